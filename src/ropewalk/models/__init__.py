@@ -1,0 +1,1 @@
+"""read(): any model's configuration to a Model."""

@@ -1,0 +1,301 @@
+"""The plan of a part: how many layers, of which type each, and which of them turn."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .._checks import MAX_LAYERS, shown
+from ..rope import Rope
+from ._reading import UnreadableError, View
+from ._ropes import Blocks, read_rope
+from ._sizes import head_dim, size
+from .architectures import Architecture
+from .model import Layer, QueryScale
+
+# layer types that hold no softmax attention, and so nothing to turn
+WITHOUT_ATTENTION = frozenset(
+    {"linear_attention", "mamba", "mamba2", "conv", "recurrent", "mlp", "moe", "cross_attention", "rwkv", "ssm"}
+)
+OFF_LISTS = ("no_rope_layers",)  # 1 means that the layer turns
+OFF_INTERVALS = ("no_rope_layer_interval", "nope_layer_interval")
+
+
+def read_layers(view: View, arch: Architecture, blocks: Blocks) -> tuple[Layer, ...]:
+    """Read every layer of a part that has RoPE."""
+    kinds = _kinds(view, arch)
+    thetas = _layer_thetas(view, arch, len(kinds))
+    off = _off_layers(view, arch, len(kinds)) | {number for number, theta in thetas.items() if theta == 0}
+    labels = arch.labels or dict.fromkeys(blocks.nested)
+    ropes: dict[str | None, Rope | None] = {}
+    layers: dict[tuple[str | None, bool, float | None], Layer] = {}
+    plan = []
+    for number, kind in enumerate(kinds):
+        key = (kind, number in off, thetas.get(number))
+        if key not in layers:
+            layer = _layer(view, arch, blocks, kind, labels, ropes, off=number in off)
+            layers[key] = _with_theta(layer, thetas.get(number))
+        plan.append(layers[key])
+    return tuple(plan)
+
+
+def _layer_thetas(view: View, arch: Architecture, count: int) -> dict[int, float]:
+    """Give θ by layer where the architecture reads a list of them; 0 stands for a layer without RoPE."""
+    facts = arch.off_layers or {}
+    name = facts.get("theta_list")
+    if name is None:
+        return {}
+    try:
+        given = view.numbers(name, at_most=MAX_LAYERS, above=-1)
+    except UnreadableError:
+        return {}
+    if given is None:
+        every = facts.get("from_last")
+        return {number: 0.0 for number in range(count) if every and (count - 1 - number) % every == 0}
+    view.reading.source("rope_theta", view.key(name), "layer")
+    keep = facts.get("values", True)
+    return {number: theta for number, theta in enumerate(given[:count]) if keep or theta == 0}
+
+
+def _with_theta(layer: Layer, theta: float | None) -> Layer:
+    if not theta or layer.rope is None or layer.rope.rope_theta == theta:
+        return layer
+    return replace(layer, ropes={use: rope.replace(rope_theta=theta) for use, rope in layer.ropes.items()})
+
+
+def _layer(
+    view: View,
+    arch: Architecture,
+    blocks: Blocks,
+    kind: str | None,
+    labels: Mapping[str, Any],
+    ropes: dict[str | None, Rope | None],
+    *,
+    off: bool,
+) -> Layer:
+    label = _label_of(kind, arch, labels)
+    off_kinds = arch.off_kinds if arch.off_kinds_need is None or arch.off_kinds_need in view else ()
+    turns = not off and kind not in off_kinds and kind not in WITHOUT_ATTENTION
+    if label is not None and label in blocks.nested and blocks.nested[label] is None:
+        view.reading.source("rope", f"{blocks.flat.path}.{label}", label)
+        turns = False
+    scale = _query_scale(view, arch, blocks, turns=turns, attends=kind not in WITHOUT_ATTENTION)
+    if not turns:
+        return Layer(kind=kind, query_scale=scale)
+    if label not in ropes:
+        ropes[label] = read_rope(view, blocks, arch, label)
+    rope = ropes[label]
+    if rope is None:
+        return Layer(kind=kind, query_scale=scale)
+    uses = {"attention": rope}
+    indexer = _indexer(view, arch, rope, kind)
+    if indexer is not None:
+        uses["indexer"] = indexer
+    return Layer(ropes=uses, kind=kind, query_scale=scale, output_inverse=arch.output_inverse)
+
+
+def _label_of(kind: str | None, arch: Architecture, labels: Mapping[str, Any]) -> str | None:
+    """Give the label whose rope a layer of some type uses; None where the part has one rope for all."""
+    if not labels:
+        return None
+    wanted = arch.kinds.get(kind or "", kind)
+    if wanted in labels:
+        return wanted
+    return "full_attention" if "full_attention" in labels else next(iter(labels))
+
+
+def _kinds(view: View, arch: Architecture) -> list[str | None]:
+    """Give the type of every layer, None where the file and the architecture name none."""
+    reading = view.reading
+    count = _count(view, arch)
+    given = view.data.get("layer_types")
+    if given is not None:
+        named = isinstance(given, Sequence) and not isinstance(given, str)
+        if not named or len(given) > MAX_LAYERS or not all(isinstance(kind, str) for kind in given):
+            reading.find(
+                "value-unusable",
+                key=view.key("layer_types"),
+                seen=shown(given),
+                right=f"a list of at most {MAX_LAYERS} words",
+                message=f"{view.key('layer_types')} must be a list of words, one a layer, got {shown(given)}.",
+            )
+        else:
+            if count is not None and len(given) != count:
+                reading.find(
+                    "layers-conflict",
+                    key=view.key("layer_types"),
+                    seen=f"{len(given)} layer types, {count} layers",
+                    right="one type for each layer",
+                    message=f"layer_types names {len(given)} layers, the file says {count}. Make them equal.",
+                )
+            reading.source("layer_types", view.key("layer_types"))
+            kinds: list[str | None] = list(given)
+            return (kinds + kinds * (count or 0))[:count] if count and len(kinds) < count else kinds[: count or None]
+    if count is None:
+        count = 1
+        reading.find(
+            "layers-unknown",
+            key=view.key("num_hidden_layers"),
+            seen="absent",
+            right="the number of layers",
+            message="the file does not say how many layers there are; one is described, which stands for all.",
+        )
+    return _kinds_by_rule(view, arch, count)
+
+
+def _count(view: View, arch: Architecture) -> int | None:
+    try:
+        count, origin = size(view, arch, "num_hidden_layers", at_most=MAX_LAYERS)
+    except UnreadableError:
+        return None
+    if count is not None:
+        view.reading.source("layers", origin)
+    return count
+
+
+def _kinds_by_rule(view: View, arch: Architecture, count: int) -> list[str | None]:
+    rule = arch.layers
+    if rule is None:
+        return [None] * count
+    if rule["rule"] == "ratios":
+        return _kinds_by_ratio(view, rule, count)
+    hit, miss = rule["hit"], rule["miss"]
+    if rule["rule"] == "indices":
+        chosen = _index_set(view, rule, count)
+        if chosen is None:
+            return [None] * count
+        return [hit if number in chosen else miss for number in range(count)]
+    try:
+        key = view.first(rule.get("keys", ()))
+        period = (view.whole(key) if key else None) or rule["default"]
+    except UnreadableError:
+        period, key = rule["default"], None
+    view.reading.source("layer_types", view.key(key) if key else arch.described())
+    phase = rule.get("phase", 1)
+    kinds: list[str | None] = [hit if (number + phase) % period == 0 else miss for number in range(count)]
+    for number in rule.get("also", ()):
+        kinds[number : number + 1] = [hit][: len(kinds) - number]
+    if rule.get("last") and kinds:
+        kinds[-1] = rule["last"]
+    return kinds
+
+
+def _kinds_by_ratio(view: View, rule: Mapping[str, Any], count: int) -> list[str | None]:
+    """Give DeepSeek-V4's layer types from its list of compression ratios, or the class's own plan without one."""
+    try:
+        ratios = view.numbers(rule["key"], at_most=MAX_LAYERS, above=-1)
+    except UnreadableError:
+        ratios = None
+    names: Mapping[str, str] = rule["names"]
+    if ratios is None:
+        sparse, heavy = rule["default"]
+        return [sparse if number >= 2 and number % 2 else heavy for number in range(count)]
+    view.reading.source("layer_types", view.key(rule["key"]))
+    kinds = [names.get(f"{ratio:g}") for ratio in ratios[:count]]
+    return kinds + [None] * (count - len(kinds))
+
+
+def _index_set(view: View, rule: Mapping[str, Any], count: int) -> set[int] | None:
+    key = view.first(rule["keys"])
+    if key is None:
+        default = rule.get("default")
+        return None if default is None else set(default)
+    try:
+        given = view.numbers(key, at_most=MAX_LAYERS, above=-1) if view.data[key] else ()
+    except UnreadableError:
+        return None
+    view.reading.source("layer_types", view.key(key))
+    return {int(entry) - rule.get("first", 0) for entry in given or ()}
+
+
+def _off_layers(view: View, arch: Architecture, count: int) -> frozenset[int]:
+    """Give the numbers of the layers that the file, or the architecture, leaves without RoPE."""
+    reading = view.reading
+    facts = arch.off_layers or {}
+    if arch.known and arch.off_layers is None and not any(name in view for name in OFF_LISTS):
+        return frozenset()
+    name = view.first(OFF_LISTS)
+    if name is not None and view.data[name]:
+        try:
+            flags = view.numbers(name, at_most=MAX_LAYERS, above=-1) or ()
+        except UnreadableError:
+            return frozenset()
+        reading.source("no_rope_layers", view.key(name))
+        off = frozenset(number for number, flag in enumerate(flags[:count]) if not flag)
+        if len(off) * 2 > count:
+            reading.find(
+                "rope-layers-few",
+                key=view.key(name),
+                seen=f"{count - len(off)} of {count} layers turn",
+                right="1 for a layer that uses RoPE",
+                message=f"{view.key(name)} leaves {len(off)} of {count} layers without RoPE. In this list 1 means "
+                "that the layer uses RoPE, whatever its name suggests; perhaps it is inverted.",
+            )
+        return off
+    interval = view.first(OFF_INTERVALS)
+    try:
+        period = view.whole(interval) if interval else None
+    except UnreadableError:
+        return frozenset()
+    origin = view.key(interval) if interval and period else arch.described()
+    if period is None:
+        period = facts.get("interval")
+    if period is None:
+        return frozenset()
+    reading.source("no_rope_layers", origin)
+    return frozenset(number for number in range(count) if (number + 1) % period == 0)
+
+
+def _query_scale(view: View, arch: Architecture, blocks: Blocks, *, turns: bool, attends: bool) -> QueryScale | None:
+    facts = arch.query_scale
+    if facts is None or not attends or (facts["layers"] == "off" and turns):
+        return None
+    try:
+        if facts["form"] == "llama4":
+            tuned = view.flag("attn_temperature_tuning")
+            if not (facts["default"] if tuned is None else tuned):
+                return None
+            scale = view.number("attn_scale")
+            floor = view.number("floor_scale", above=0)
+            view.reading.source("query_scale", view.key("attn_scale") if scale is not None else arch.described())
+            return QueryScale(
+                attn_scale=facts["attn_scale"] if scale is None else scale,
+                floor_scale=facts["floor_scale"] if floor is None else floor,
+                offset=facts["offset"],
+            )
+        beta = blocks.flat.number("llama_4_scaling_beta")
+        length = blocks.flat.whole("original_max_position_embeddings")
+        if beta is None or length is None:
+            return None
+        view.reading.source("query_scale", blocks.flat.key("llama_4_scaling_beta"))
+        return QueryScale(attn_scale=beta, floor_scale=length, offset=facts.get("offset", 0))
+    except UnreadableError:
+        return None
+
+
+def _indexer(view: View, arch: Architecture, rope: Rope, kind: str | None) -> Rope | None:
+    """Give the rope of a sparse-attention indexer, which turns part of a wider head with the layer's own angles."""
+    facts = arch.indexer
+    if facts is None or ("kinds" in facts and kind not in facts["kinds"]):
+        return None
+    try:
+        width, origin = head_dim(
+            view, replace(arch, defaults=facts.get("defaults", {})), (facts.get("key", "index_head_dim"),), "indexer"
+        )
+        pairing = facts["pairing"]
+        flag = view.flag(facts["pairing_key"]) if "pairing_key" in facts else None
+        if flag is not None:
+            pairing = "interleaved" if flag else "half"
+    except UnreadableError:
+        return None
+    view.reading.source("indexer.pairing", view.key(facts["pairing_key"]) if flag is not None else arch.described())
+    if width < rope.width:
+        view.reading.find(
+            "width-odd",
+            key=origin,
+            seen=f"index_head_dim {width}, rotary_dim {rope.width}",
+            right="an indexer at least as wide as the rotated part",
+            message=f"the indexer has {width} channels, fewer than the {rope.width} that turn. Correct index_head_dim.",
+        )
+        return None
+    start = width - rope.width if facts.get("tail") else 0
+    return rope.replace(head_dim=width, rotary_start=start, pairing=pairing)
