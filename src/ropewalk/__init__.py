@@ -51,7 +51,28 @@ _HOMES = {
     "tables": "turning.naive",
     "verify": "gate",
 }
-__all__ = ["__version__", *_HOMES]
+__all__ = [
+    "Finding",
+    "Ladders",
+    "Layer",
+    "Model",
+    "Pairs",
+    "QueryScale",
+    "Rope",
+    "RopewalkError",
+    "Sections",
+    "Single",
+    "Strided",
+    "__version__",
+    "inspect",
+    "preset_names",
+    "read",
+    "rotate",
+    "score",
+    "score_from_distance",
+    "tables",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from .errors import RopewalkError
@@ -14,10 +15,12 @@ MAX_POSITION = 2**53
 
 def real(name: str, value: object, *, above: float | None = None, at_least: float | None = None) -> float:
     """Return value as a finite float, or raise naming the bound that it breaks."""
-    try:
-        number = math.nan if isinstance(value, bool | str) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
+    number = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:  # an int beyond float64
+            number = math.nan
     expected = "a finite number"
     if above is not None:
         expected += f" above {above:g}"
@@ -31,17 +34,17 @@ def real(name: str, value: object, *, above: float | None = None, at_least: floa
 
 def whole(name: str, value: object, *, at_least: int = 0, at_most: int = MAX_POSITION) -> int:
     """Return value as an int within bounds, or raise naming them."""
-    number = real(name, value)
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else real(name, value)
     if number != int(number) or not at_least <= number <= at_most:
         raise RopewalkError(f"{name} must be a whole number from {at_least} to {at_most}, got {shown(value)}.")
     return int(number)
 
 
 def choice(name: str, value: object, allowed: tuple[Any, ...]) -> Any:
-    """Return value when it is one of allowed, or raise listing them."""
-    if isinstance(value, bool) or not isinstance(value, str | int) or value not in allowed:
+    """Return the one of allowed that value equals, or raise listing them."""
+    if isinstance(value, bool) or not isinstance(value, str | Integral) or value not in allowed:
         raise RopewalkError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {shown(value)}.")
-    return value
+    return allowed[allowed.index(value)]
 
 
 def truth(name: str, value: object) -> bool:
@@ -86,14 +89,23 @@ def fields_from_dict(cls: type, data: object, what: str, *, ignore: tuple[str, .
         raise RopewalkError(f"{what} must be an object, got {shown(data)}.")
     known = {entry.name: entry for entry in fields(cls) if entry.init}
     given = {key: value for key, value in data.items() if key not in ignore}
-    unknown = sorted(str(key) for key in given if key not in known)
+    unknown = [key for key in given if key not in known]
     if unknown:
-        raise RopewalkError(f"{what} has unknown keys {', '.join(unknown)}; known are {', '.join(known)}.")
+        listed = ", ".join(shown(key) for key in unknown[:8]) + (", …" if len(unknown) > 8 else "")
+        raise RopewalkError(f"{what} has unknown keys {listed}; known are {', '.join(known)}. Remove them.")
     missing = [
         name
         for name, entry in known.items()
         if name not in given and entry.default is MISSING and entry.default_factory is MISSING
     ]
     if missing:
-        raise RopewalkError(f"{what} lacks {', '.join(missing)}.")
+        raise RopewalkError(f"{what} lacks {', '.join(missing)}. Add {'it' if len(missing) == 1 else 'them'}.")
     return given
+
+
+def check_schema(data: object, schema: str, what: str) -> None:
+    """Raise unless data is an object that carries this schema; checked before its keys, which depend on it."""
+    if not isinstance(data, Mapping):
+        raise RopewalkError(f"{what} must be an object, got {shown(data)}.")
+    if data.get("schema") != schema:
+        raise RopewalkError(f"{what} must have the schema {schema!r}, got {shown(data.get('schema'))}.")

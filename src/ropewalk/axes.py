@@ -1,5 +1,6 @@
 """Which position axis drives which pair, and which entry of which frequency ladder it takes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -27,12 +28,13 @@ class Plan(NamedTuple):
 
 
 class Axes(Protocol):
-    """A rule that deals the pairs of a rope to position axes."""
+    """A rule that deals the pairs of a rope to position axes.
 
-    @property
-    def kind(self) -> str:
-        """The rule's name in JSON."""
-        ...
+    Attributes:
+        kind: the rule's name in JSON.
+    """
+
+    kind: ClassVar[str]
 
     @property
     def num_axes(self) -> int:
@@ -46,10 +48,18 @@ class Axes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Single:
-    """One position axis: the text of every ordinary language model."""
+    """One position axis: the text of every ordinary language model.
+
+    >>> Single().plan(8).entry.tolist()
+    [0, 1, 2, 3]
+    """
 
     kind: ClassVar[str] = "single"
-    num_axes: ClassVar[int] = 1
+
+    @property
+    def num_axes(self) -> int:
+        """How many rows position_ids have."""
+        return 1
 
     def plan(self, rotary_dim: int) -> Plan:
         """Deal every pair to the only axis."""
@@ -62,12 +72,19 @@ class Sections:
     """M-RoPE: one ladder across the whole width, its pairs dealt to several axes.
 
     Attributes:
-        sections: declared pairs for each axis, in the order of names; their sum is rotary_dim/2.
+        sections: declared pairs for each axis, in the order of names; their sum is rotary_dim/2. What the
+            interleaved rule makes of them may differ: see realised.
         arrangement: ``"chunked"``: the first sections[0] pairs to axis 0, the next to axis 1 … (Qwen2-VL).
             ``"interleaved"``: pair i to axis a in 1, 2, … if i mod A = a and i < A·sections[a], else to axis 0
             (Qwen3-VL). ``"alternating"``: axes 1 and 2 alternate over the first pairs, axis 0 takes the tail
-            (Ernie 4.5-VL).
+            (Ernie 4.5-VL, whose file lists h, w, t).
         names: of the axes, in the order of the rows of position_ids.
+
+    Source: transformers' `apply_multimodal_rotary_pos_emb` of Qwen2-VL, `apply_interleaved_mrope` of Qwen3-VL and
+    the rotary embedding of Ernie 4.5-VL.
+
+    >>> Sections(sections=(2, 1, 1), arrangement="interleaved").plan(8).axis.tolist()
+    [0, 1, 2, 0]
     """
 
     sections: tuple[int, ...]
@@ -83,7 +100,7 @@ class Sections:
         choice("arrangement", self.arrangement, ("chunked", "interleaved", "alternating"))
         if self.arrangement == "alternating" and (len(checked) != 3 or checked[1] != checked[2]):
             raise RopewalkError(
-                f"alternating sections need three axes, the last two equally large, got {list(checked)}."
+                f"alternating sections need three axes, the last two equally large, got {shown(list(checked))}."
             )
 
     @property
@@ -96,14 +113,18 @@ class Sections:
         total = sum(self.sections)
         if total * 2 != rotary_dim:
             raise RopewalkError(
-                f"sections must sum to rotary_dim/2 = {rotary_dim / 2:g}, got {list(self.sections)} (sum {total}), "
-                f"rotary_dim={rotary_dim}."
+                f"sections must sum to rotary_dim/2 = {rotary_dim / 2:g}, got {shown(list(self.sections))} "
+                f"(sum {total}), rotary_dim={rotary_dim}. Correct the sections or partial_rotary_factor."
             )
         pairs = np.arange(total)
         return Plan((rotary_dim,), pairs, self._axis(pairs), (rotary_dim,))
 
     def realised(self, rotary_dim: int) -> tuple[int, ...]:
-        """Give how many pairs each axis really gets, which the interleaved rule may make differ from the sections."""
+        """Give how many pairs each axis really gets, which the interleaved rule may make differ from the sections.
+
+        >>> Sections(sections=(6, 8, 6), arrangement="interleaved").realised(40)
+        (7, 7, 6)
+        """
         counts = np.bincount(self.plan(rotary_dim).axis, minlength=self.num_axes)
         return tuple(int(count) for count in counts)
 
@@ -128,12 +149,21 @@ class Ladders:
         arrangement: ``"blocks"``: the pairs of axis 0, then those of axis 1 …; ``"alternate"``: the axes take turns
             pair by pair (equal widths only).
         names: of the axes, in the order of the rows of position_ids.
+        order: the row of position_ids that drives each ladder; None takes them in turn. Kimi K2.5's vision tower has
+            rows (h, w) and puts the ladder of w first: (1, 0).
+
+    Source: transformers' `VisionRotaryEmbedding` of Qwen2-VL, ChatGLM-6B's own modeling_chatglm.py (its halves),
+    diffusers' `FluxPosEmbed`.
+
+    >>> Ladders(widths=(4, 8)).plan(12).axis.tolist()
+    [0, 0, 1, 1, 1, 1]
     """
 
     widths: tuple[int, ...]
     pairing_within: str = "head"
     arrangement: str = "blocks"
     names: tuple[str, ...] = ("h", "w")
+    order: tuple[int, ...] | None = None
 
     kind: ClassVar[str] = "ladders"
 
@@ -143,12 +173,17 @@ class Ladders:
         object.__setattr__(self, "names", _names(self.names, len(checked)))
         choice("pairing_within", self.pairing_within, ("head", "axis"))
         choice("arrangement", self.arrangement, ("blocks", "alternate"))
+        if self.order is not None:
+            order = tuple(whole("order", entry, at_most=len(checked) - 1) for entry in items("order", self.order))
+            object.__setattr__(self, "order", order)
+            if sorted(order) != list(range(len(checked))):
+                raise RopewalkError(f"order must name each of {len(checked)} rows once, got {list(order)}.")
         if any(width % 2 for width in checked):
-            raise RopewalkError(f"every axis needs an even width, got widths {list(checked)}.")
+            raise RopewalkError(f"every axis needs an even width, got widths {shown(list(checked))}.")
         if self.arrangement == "alternate" and (len(set(checked)) != 1 or self.pairing_within == "axis"):
             raise RopewalkError(
                 "alternating axes need equal widths and pairing_within='head', got widths "
-                f"{list(checked)}, pairing_within={self.pairing_within!r}."
+                f"{shown(list(checked))}, pairing_within={self.pairing_within!r}."
             )
 
     @property
@@ -160,13 +195,16 @@ class Ladders:
         """Deal the pairs of the joined ladders; the widths must sum to rotary_dim."""
         if sum(self.widths) != rotary_dim:
             raise RopewalkError(
-                f"widths must sum to rotary_dim = {rotary_dim}, got {list(self.widths)} (sum {sum(self.widths)})."
+                f"widths must sum to rotary_dim = {rotary_dim}, got {shown(list(self.widths))} "
+                f"(sum {sum(self.widths)}). Correct the widths or rotary_dim."
             )
         entry = np.arange(rotary_dim // 2)
         axis = np.repeat(np.arange(self.num_axes), [width // 2 for width in self.widths])
         if self.arrangement == "alternate":
             entry = entry.reshape(self.num_axes, -1).T.reshape(-1)
             axis = axis[entry]
+        if self.order is not None:
+            axis = np.array(self.order)[axis]
         return Plan(self.widths, entry, axis, self.widths if self.pairing_within == "axis" else (rotary_dim,))
 
 
@@ -177,6 +215,11 @@ class Strided:
     Attributes:
         axes: A, how many axes.
         names: of the axes, in the order of the rows of position_ids.
+
+    Source: transformers' `PixtralRotaryEmbedding`.
+
+    >>> Strided().plan(8).entry.tolist(), Strided().plan(8).axis.tolist()
+    ([0, 2, 1, 3], [0, 0, 1, 1])
     """
 
     axes: int = 2
@@ -197,7 +240,10 @@ class Strided:
         """Deal one ladder to the axes in turn; the axes must divide rotary_dim/2."""
         pairs = rotary_dim // 2
         if pairs % self.axes:
-            raise RopewalkError(f"{self.axes} strided axes do not divide rotary_dim/2 = {pairs} pairs evenly.")
+            raise RopewalkError(
+                f"the number of strided axes must divide rotary_dim/2, got {self.axes} axes, {pairs} pairs "
+                f"(rotary_dim={rotary_dim})."
+            )
         entry = np.arange(pairs).reshape(-1, self.axes).T.reshape(-1)
         axis = np.repeat(np.arange(self.axes), pairs // self.axes)
         return Plan((rotary_dim,), entry, axis, (rotary_dim,))
@@ -213,7 +259,7 @@ def axes_to_dict(axes: Axes) -> dict[str, Any]:
 
 def axes_from_dict(data: object) -> Axes:
     """Build axes from what axes_to_dict gives; unknown or missing keys are an error."""
-    kind = data.get("kind") if isinstance(data, dict) else None
+    kind = data.get("kind") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind not in AXES:
         given = shown(data if kind is None else kind)
         raise RopewalkError(f"the kind of axes must be one of {', '.join(AXES)}, got {given}.")

@@ -78,9 +78,9 @@ class Gate:
 def verify(turn: Turn | None = None) -> Gate:
     """Check that turning does what it must, at the lesson's defaults (8 channels, base 10000, neighbours paired).
 
-    Four golden cases: turning by 0 returns the vector; by m then n equals m + n; by m then -m returns the vector; length
-    is kept. And the invariance on 245 triples (m, n, s): the score of the vectors turned by m + s and n + s against
-    an independent formula, which turns nothing and sees m - n alone.
+    Four golden cases: turning by 0 returns the vector; by m then n equals m + n; by m then -m returns the vector;
+    length is kept. And the invariance on 245 triples (m, n, s): the score of the vectors turned by m + s and n + s
+    against an independent formula, which turns nothing and sees m - n alone.
 
     Args:
         turn: the implementation under test, a function of a vector of 8 numbers and a position; None takes

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from ._checks import MAX_POSITION, whole
@@ -244,7 +245,7 @@ def _layers_words(numbers: list[int]) -> str:
     """Write layer numbers as ranges, and a regular spacing as such: "layers 0-3, 8", "layers 3, 7 … 35 (every 4)"."""
     if len(numbers) == 1:
         return f"layer {numbers[0]}"
-    steps = {after - before for before, after in zip(numbers, numbers[1:], strict=False)}
+    steps = {after - before for before, after in pairwise(numbers)}
     if len(numbers) > 3 and len(steps) == 1 and steps != {1}:
         return f"layers {numbers[0]}, {numbers[1]} … {numbers[-1]} (every {steps.pop()})"
     ranges: list[list[int]] = []

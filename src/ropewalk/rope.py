@@ -153,7 +153,7 @@ class Rope:
 
     @staticmethod
     def _tiled(blocks: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Give, for the even and the odd channel of each adjacent pair, the entry of a table tiled within each block."""
+        """Give, for the even and the odd channel of each adjacent pair, the entry of a table tiled in each block."""
         even, odd, start = [], [], 0
         for width in blocks:
             tiled = start + np.tile(np.arange(width // 2), 2)[: width // 2 * 2]

@@ -73,7 +73,7 @@ def _index_tail(config: Any) -> int:
 
 
 # Sub-config keys whose part is called otherwise.
-PARTS: dict[str, str] = {"asr": "audio"}
+PARTS: dict[str, str] = {"asr": "audio", "speech": "audio"}
 
 # Rotary class -> parts of a root config that has no sub-config for them.
 TOP_PARTS: dict[str, tuple[str, ...]] = {
@@ -116,6 +116,7 @@ SWITCH_ON: dict[str, dict[str, Any]] = {
         "position_embedding_type": "rope",
         "layer_types": ["linear_attention", "full_attention"] * 16,
     },
+    "BambaConfig": {"attn_layer_indices": [9, 18, 27]},
     "Zamba2Config": {"use_mem_rope": True},
     "DeepseekV4Config": {"layer_types": _DEEPSEEK_V4_LAYERS},
     "LagunaConfig": {"layer_types": ["full_attention", *["sliding_attention"] * 3] * 10},

@@ -1,6 +1,6 @@
 """The plan of a part: how many layers, of which type each, and which of them turn."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from .model import Layer, QueryScale
 WITHOUT_ATTENTION = frozenset(
     {"linear_attention", "mamba", "mamba2", "conv", "recurrent", "mlp", "moe", "cross_attention", "rwkv", "ssm"}
 )
+KIND_LISTS = ("layer_types", "layers_block_type", "block_types")
 OFF_LISTS = ("no_rope_layers",)  # 1 means that the layer turns
 OFF_INTERVALS = ("no_rope_layer_interval", "nope_layer_interval")
 
@@ -27,15 +28,34 @@ def read_layers(view: View, arch: Architecture, blocks: Blocks) -> tuple[Layer, 
     off = _off_layers(view, arch, len(kinds)) | {number for number, theta in thetas.items() if theta == 0}
     labels = arch.labels or dict.fromkeys(blocks.nested)
     ropes: dict[str | None, Rope | None] = {}
-    layers: dict[tuple[str | None, bool, float | None], Layer] = {}
+    shared = _shared_indexers(view, arch)
+    layers: dict[tuple[str | None, bool, float | None, bool], Layer] = {}
     plan = []
     for number, kind in enumerate(kinds):
-        key = (kind, number in off, thetas.get(number))
+        key = (kind, number in off, thetas.get(number), number in shared)
         if key not in layers:
             layer = _layer(view, arch, blocks, kind, labels, ropes, off=number in off)
-            layers[key] = _with_theta(layer, thetas.get(number))
+            layers[key] = _adapted(layer, thetas.get(number), keeps_indexer=number not in shared)
         plan.append(layers[key])
+    _note_unread_blocks(view, blocks, {_label_of(kind, arch, labels) for kind in kinds}, kinds)
     return tuple(plan)
+
+
+def _note_unread_blocks(
+    view: View, blocks: Blocks, used: Collection[str | None], kinds: Collection[str | None]
+) -> None:
+    """Warn of a block by layer type that no layer of the plan belongs to."""
+    there = ", ".join(sorted({kind for kind in kinds if kind})) or "none that the file names"
+    for label in blocks.nested:
+        if label not in used:
+            key = blocks.flat.key(label)
+            view.reading.find(
+                "key-unused",
+                key=key,
+                seen=f"a block for {label}",
+                right=f"one of the layer types: {there}",
+                message=f"{key} belongs to no layer: the layer types are {there}. Add layer_types, or delete the block.",
+            )
 
 
 def _layer_thetas(view: View, arch: Architecture, count: int) -> dict[int, float]:
@@ -56,10 +76,20 @@ def _layer_thetas(view: View, arch: Architecture, count: int) -> dict[int, float
     return {number: theta for number, theta in enumerate(given[:count]) if keep or theta == 0}
 
 
-def _with_theta(layer: Layer, theta: float | None) -> Layer:
-    if not theta or layer.rope is None or layer.rope.rope_theta == theta:
-        return layer
-    return replace(layer, ropes={use: rope.replace(rope_theta=theta) for use, rope in layer.ropes.items()})
+def _adapted(layer: Layer, theta: float | None, *, keeps_indexer: bool) -> Layer:
+    """Give a layer its own θ, where the list has one, and drop the indexer of a layer that shares another's."""
+    ropes = {use: rope for use, rope in layer.ropes.items() if use != "indexer" or keeps_indexer}
+    if theta and layer.rope is not None and layer.rope.rope_theta != theta:
+        ropes = {use: rope.replace(rope_theta=theta) for use, rope in ropes.items()}
+    return layer if ropes == layer.ropes else replace(layer, ropes=ropes)
+
+
+def _shared_indexers(view: View, arch: Architecture) -> frozenset[int]:
+    """Give the layers that reuse the selection of an earlier layer's indexer and so have none of their own."""
+    given = view.data.get("indexer_types") if arch.indexer is not None else None
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return frozenset()
+    return frozenset(number for number, kind in enumerate(given[:MAX_LAYERS]) if kind == "shared")
 
 
 def _layer(
@@ -107,29 +137,32 @@ def _kinds(view: View, arch: Architecture) -> list[str | None]:
     """Give the type of every layer, None where the file and the architecture name none."""
     reading = view.reading
     count = _count(view, arch)
-    given = view.data.get("layer_types")
-    if given is not None:
+    name = view.first(KIND_LISTS)
+    if name is not None:
+        given = view.data[name]
         named = isinstance(given, Sequence) and not isinstance(given, str)
-        if not named or len(given) > MAX_LAYERS or not all(isinstance(kind, str) for kind in given):
+        if not named or not given or len(given) > MAX_LAYERS or not all(isinstance(kind, str) for kind in given):
             reading.find(
                 "value-unusable",
-                key=view.key("layer_types"),
+                key=view.key(name),
                 seen=shown(given),
-                right=f"a list of at most {MAX_LAYERS} words",
-                message=f"{view.key('layer_types')} must be a list of words, one a layer, got {shown(given)}.",
+                right=f"a list of 1 to {MAX_LAYERS} words",
+                message=f"{view.key(name)} must be a list of words, one a layer, got {shown(given)}.",
             )
         else:
-            if count is not None and len(given) != count:
+            kinds: list[str | None] = [kind for kind in given if kind not in arch.skip_kinds]
+            if len(kinds) < len(given):
+                count = len(kinds)
+            reading.source("layer_types", view.key(name))
+            if count is not None and len(kinds) != count and name != "block_types":  # block_types repeats
                 reading.find(
                     "layers-conflict",
-                    key=view.key("layer_types"),
-                    seen=f"{len(given)} layer types, {count} layers",
+                    key=view.key(name),
+                    seen=f"{len(kinds)} layer types, {count} layers",
                     right="one type for each layer",
-                    message=f"layer_types names {len(given)} layers, the file says {count}. Make them equal.",
+                    message=f"{view.key(name)} names {len(kinds)} layers, the file says {count}. Make them equal.",
                 )
-            reading.source("layer_types", view.key("layer_types"))
-            kinds: list[str | None] = list(given)
-            return (kinds + kinds * (count or 0))[:count] if count and len(kinds) < count else kinds[: count or None]
+            return (kinds * (1 + (count or 0) // max(1, len(kinds))))[:count]
     if count is None:
         count = 1
         reading.find(
@@ -220,6 +253,14 @@ def _off_layers(view: View, arch: Architecture, count: int) -> frozenset[int]:
         except UnreadableError:
             return frozenset()
         reading.source("no_rope_layers", view.key(name))
+        if len(flags) != count:
+            reading.find(
+                "layers-conflict",
+                key=view.key(name),
+                seen=f"{len(flags)} entries, {count} layers",
+                right="one entry for each layer",
+                message=f"{view.key(name)} has {len(flags)} entries for {count} layers. Make them equal.",
+            )
         off = frozenset(number for number, flag in enumerate(flags[:count]) if not flag)
         if len(off) * 2 > count:
             reading.find(

@@ -43,16 +43,27 @@ class Reading:
 
 
 class View:
-    """One object of a configuration, with the path that leads to it."""
+    """One object of a configuration, with the path that leads to it.
 
-    def __init__(self, data: Mapping[str, Any], reading: Reading, path: str = "") -> None:
+    Attributes:
+        data: the object.
+        reading: where findings and sources go.
+        path: the keys that lead to the object, joined by dots.
+        homes: the path of single keys, where the object was joined from two.
+    """
+
+    def __init__(
+        self, data: Mapping[str, Any], reading: Reading, path: str = "", homes: Mapping[str, str] | None = None
+    ) -> None:
         self.data = data
         self.reading = reading
         self.path = path
+        self.homes = homes or {}
 
     def key(self, name: str) -> str:
         """Give the full path of a key."""
-        return f"{self.path}.{name}" if self.path else name
+        path = self.homes.get(name, self.path)
+        return f"{path}.{name}" if path else name
 
     def __contains__(self, name: str) -> bool:
         return self.data.get(name) is not None
@@ -81,6 +92,16 @@ class View:
             message=f"{self.key(name)} is null, which is read as if the key were absent.",
         )
 
+    def note_text(self, name: str, value: str, number: float) -> None:
+        """Note that a number is written as text."""
+        self.reading.find(
+            "number-as-text",
+            key=self.key(name),
+            seen=shown(value),
+            right=f"{number:g}",
+            message=f"{self.key(name)} is written as text, {shown(value)}; it is read as the number {number:g}.",
+        )
+
     def number(self, name: str, *, above: float | None = None, at_least: float | None = None) -> float | None:
         """Give the number under a key; None where absent or null. A numeric string is taken and noted."""
         value = self.data.get(name)
@@ -105,13 +126,7 @@ class View:
                 message=f"{self.key(name)} must be a finite number{bound}, got {shown(value)}. Correct it in the file.",
             )
         if isinstance(value, str):
-            self.reading.find(
-                "number-as-text",
-                key=self.key(name),
-                seen=value,
-                right=f"{number:g}",
-                message=f"{self.key(name)} is written as text, {shown(value)}; it is read as the number {number:g}.",
-            )
+            self.note_text(name, value, number)
         return number
 
     def whole(self, name: str, *, at_least: int = 1, at_most: int = MAX_POSITION) -> int | None:
@@ -134,6 +149,8 @@ class View:
         """Give the truth value under a key; None where absent or null. 0 and 1 count."""
         value = self.data.get(name)
         if value is None:
+            if name in self.data:
+                self.note_null(name)
             return None
         if value is True or value is False or (isinstance(value, int) and value in (0, 1)):
             return bool(value)
@@ -149,6 +166,8 @@ class View:
         """Give the list of numbers under a key; None where absent or null."""
         value = self.data.get(name)
         if value is None:
+            if name in self.data:
+                self.note_null(name)
             return None
         entries = [_as_number(entry) for entry in value[: at_most + 1]] if isinstance(value, list | tuple) else []
         if (
@@ -164,6 +183,9 @@ class View:
                 message=f"{self.key(name)} must be a list of 1 to {at_most} finite numbers"
                 f"{f' above {above:g}' if above is not None else ''}, got {shown(value)}. Correct it in the file.",
             )
+        for entry, number in zip(value, entries, strict=True):
+            if isinstance(entry, str) and number is not None:
+                self.note_text(name, entry, number)
         return tuple(entry for entry in entries if entry is not None)
 
 

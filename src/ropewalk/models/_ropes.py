@@ -10,7 +10,7 @@ from ..axes import Axes, Ladders, Sections, Single, Strided
 from ..errors import RopewalkError
 from ..rope import Rope
 from ..scaling import Default, Scaling
-from ._reading import Reading, UnreadableError, View
+from ._reading import UnreadableError, View
 from ._scaling import Block, read_scaling, rope_type_of
 from ._sizes import head_dim, size
 from .architectures import Architecture, Label
@@ -36,6 +36,7 @@ FRACTION_KEYS = (
 ROTARY_DIM_KEYS = ("rotary_dim", "rope_dim")
 LAYER_TYPES = frozenset({"full_attention", "sliding_attention", "chunked_attention", "main", "compress"})
 BLOCK_KEYS = ("rope_parameters", "rope_scaling")
+TYPE_KEYS = frozenset({"rope_type", "type"})
 PARAMETER_NAMES = frozenset(
     {"rope_type", "type", "rope_theta", "factor", "partial_rotary_factor", "mrope_section", "attention_factor"}
     | {"original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "short_factor", "long_factor"}
@@ -96,13 +97,16 @@ def find_blocks(view: View, keys: tuple[str, ...] = ()) -> Blocks:
         if name not in PARAMETER_NAMES and isinstance(block.data[name], Mapping | None)
     }
     rest = {name: value for name, value in block.data.items() if name not in nested}
-    return Blocks(flat=View(rest, view.reading, block.path), nested=nested)
+    return Blocks(flat=View(rest, view.reading, block.path, block.homes), nested=nested)
 
 
 def _merged(view: View, found: Mapping[str, View]) -> View:
     new, old = found["rope_parameters"], found["rope_scaling"]
+    types = [next((place.data[name] for name in sorted(TYPE_KEYS) if name in place), None) for place in (new, old)]
     differing = sorted(str(name) for name in new.data if name in old.data and not _same(new.data[name], old.data[name]))
-    lost = sorted(str(name) for name in new.data if name not in old.data)
+    if None not in types and not _same(*types) and "rope_type" not in differing:
+        differing.append("rope_type")
+    lost = sorted(str(name) for name in new.data if name not in old.data and name not in TYPE_KEYS)
     if differing or lost:
         view.reading.find(
             "blocks-conflict",
@@ -113,7 +117,9 @@ def _merged(view: View, found: Mapping[str, View]) -> View:
             message="both rope_parameters and rope_scaling are given. They are read as one, rope_scaling winning where "
             "they differ; transformers drops rope_parameters whole, with what only it says. Keep one block.",
         )
-    return View({**new.data, **old.data}, view.reading, old.path if not lost else new.path)
+    kept = {name: value for name, value in new.data.items() if name not in TYPE_KEYS or not TYPE_KEYS & set(old.data)}
+    homes = {name: old.path if name in old.data else new.path for name in (*kept, *old.data) if isinstance(name, str)}
+    return View({**kept, **old.data}, view.reading, old.path, homes)
 
 
 def _same(one: object, other: object) -> bool:
@@ -167,7 +173,7 @@ def _read_rope(view: View, blocks: Blocks, arch: Architecture, label: str | None
                 rope_theta=theta,
                 rotary_dim=rotary_dim,
                 max_position_embeddings=longest,
-                top_original=_top_original(view),
+                top_original=_top_original(view, block, arch),
                 nested=nested,
                 scale_softmax=arch.scale_softmax,
                 attention_factor=facts.attention_factor
@@ -177,10 +183,12 @@ def _read_rope(view: View, blocks: Blocks, arch: Architecture, label: str | None
                 label=label,
             )
         )
+    if arch.position_note is not None:
+        reading.source("position_ids", arch.position_note, label)
     if theta == 1:
         reading.find(
             "theta-one",
-            key=reading.sources.get(f"{reading.part}.rope_theta", "rope_theta"),
+            key=reading.sources[".".join(filter(None, (reading.part, label, "rope_theta")))],
             seen="1",
             right="a base above 1, unless this is meant",
             message="rope_theta is 1, so that every pair turns at one speed. That is legal, and rarely meant.",
@@ -207,9 +215,12 @@ def _read_rope(view: View, blocks: Blocks, arch: Architecture, label: str | None
         ) from error
 
 
-def _top_original(view: View) -> tuple[int, str] | None:
-    length = view.whole("original_max_position_embeddings")
-    return None if length is None else (length, view.key("original_max_position_embeddings"))
+def _top_original(view: View, block: View, arch: Architecture) -> tuple[int, str] | None:
+    """Give L0 and its origin where it stands outside the block; a class default counts only where the block has none."""
+    length, origin = size(view, arch, "original_max_position_embeddings", at_most=MAX_POSITION)
+    if length is None or (origin.startswith("default") and "original_max_position_embeddings" in block):
+        return None
+    return length, origin
 
 
 def _theta(
@@ -220,7 +231,7 @@ def _theta(
     if scaled or nested:
         candidates += _thetas_in(block, ("rope_theta",))
     candidates += _thetas_in(view, facts.theta_keys)
-    if not facts.theta_keys:
+    if not facts.theta_keys and not (nested and candidates):
         candidates += _thetas_in(view, (*arch.theta_keys, *THETA_KEYS))
         for home in THETA_HOMES:
             inner = view.sub(home)
@@ -324,7 +335,7 @@ def _rotary_dim(
     label: str | None,
 ) -> int:
     reading = view.reading
-    name = view.first((*arch.rotary_dim_keys, *ROTARY_DIM_KEYS))
+    name = view.first((*arch.rotary_dim_keys, *(() if arch.ignore_rotary_dim else ROTARY_DIM_KEYS)))
     stated = None if name is None else view.whole(name)
     by_fraction = None if fraction is None or arch.ignore_partial else int(width * fraction)
     from_default = fraction_origin.startswith("default")
@@ -347,7 +358,7 @@ def _rotary_dim(
                 key=view.key("partial_rotary_factor"),
                 seen="absent",
                 right=f"{fraction:g}, the default of {arch.config_class}",
-                message=f"there is no partial_rotary_factor: the default of {arch.config_class}, {fraction:g}, is taken.",
+                message=f"there is no partial_rotary_factor: {fraction:g}, the default of {arch.config_class}, is taken.",
             )
     elif arch.rotary_dim is not None:
         rotary_dim, origin = arch.rotary_dim, arch.described()
@@ -403,6 +414,7 @@ def _axes(view: View, block: View, arch: Architecture, rotary_dim: int, label: s
             pairing_within=template.get("pairing_within", "head"),
             arrangement=template.get("arrangement", "blocks"),
             names=tuple(template.get("names", ("h", "w"))),
+            order=tuple(template["order"]) if "order" in template else None,
         )
     if template.get("shares"):  # equal shares of the pairs, which no key states
         share = rotary_dim // 2 // sum(template["shares"])

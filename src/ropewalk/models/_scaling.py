@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from .._checks import MAX_HEAD_DIM, shown
 from ..errors import RopewalkError
@@ -61,6 +62,11 @@ class Block:
         """The findings and sources of the part."""
         return self.view.reading
 
+    @property
+    def type_key(self) -> str:
+        """The path of the key that names the type."""
+        return self.view.key("type" if "rope_type" not in self.view and "type" in self.view else "rope_type")
+
     def taken(self, name: str) -> None:
         """Record that a value came from the block's own key."""
         self.reading.source(name, self.view.key(name), self.label)
@@ -73,7 +79,8 @@ def rope_type_of(view: View, aliases: Mapping[str, str], default: str, label: st
     if not spellings:
         reading.source("scaling", "default" if default == "default" else "default of the architecture", label)
         return default, default
-    if len(set(map(str, spellings.values()))) > 1:
+    meanings = {name: _meaning(word, aliases) for name, word in spellings.items()}
+    if len(set(map(str, meanings.values()))) > 1:
         raise reading.fail(
             "rope-type-conflict",
             key=view.key("rope_type"),
@@ -84,7 +91,7 @@ def rope_type_of(view: View, aliases: Mapping[str, str], default: str, label: st
         )
     key, spelled = next(iter(spellings.items()))
     if key == "type":
-        _old_spelling(view, "type", "rope_type")
+        _old_spelling(view, "type", "rope_type", key="type")
     if not isinstance(spelled, str):
         raise reading.fail(
             "value-unusable",
@@ -93,7 +100,7 @@ def rope_type_of(view: View, aliases: Mapping[str, str], default: str, label: st
             right="a word",
             message=f"{view.key(key)} must be a word, got {shown(spelled)}.",
         )
-    rope_type = aliases.get(spelled, ALIASES.get(spelled, spelled))
+    rope_type = _meaning(spelled, aliases)
     if rope_type not in READERS:
         known = ", ".join(READERS)
         raise reading.fail(
@@ -104,19 +111,24 @@ def rope_type_of(view: View, aliases: Mapping[str, str], default: str, label: st
             message=f"{view.key(key)} is {shown(spelled)}, which is no known type. Known are {known}, and the "
             f"spellings {', '.join(ALIASES)}.",
         )
-    if spelled == "su" or (spelled == "yarn" and rope_type == "longrope"):
-        _old_spelling(view, spelled, rope_type)
+    if spelled != rope_type:
+        _old_spelling(view, spelled, rope_type, key=key)
     reading.source("scaling", view.key(key), label)
     return rope_type, spelled
 
 
-def _old_spelling(view: View, old: str, new: str) -> None:
+def _meaning(spelled: Any, aliases: Mapping[str, str]) -> Any:
+    """Give the type as ropewalk names it; what is no known spelling stays as it is."""
+    return aliases.get(spelled, ALIASES.get(spelled, spelled)) if isinstance(spelled, str) else spelled
+
+
+def _old_spelling(view: View, old: str, new: str, *, key: str) -> None:
     view.reading.find(
         "old-spelling",
-        key=view.key(old),
+        key=view.key(key),
         seen=old,
         right=new,
-        message=f"{shown(old)} is an old spelling of {shown(new)}; it is read as that.",
+        message=f"{shown(old)} is another spelling of {shown(new)}; it is read as that.",
     )
 
 
@@ -169,7 +181,7 @@ def _missing(block: Block, name: str) -> UnreadableError:
         key=block.view.key(name),
         seen="absent" if name not in block.view.data else "null",
         right=f"a value for {name}",
-        message=f"{block.spelled!r} scaling needs {name}, which {block.view.path or 'the block'} does not give. Add it.",
+        message=f"{block.spelled!r} scaling needs {name}, and {block.view.path or 'the block'} does not give it. Add it.",
     )
 
 
@@ -252,10 +264,11 @@ def _linear(block: Block) -> Scaling:
 
 def _ntk(block: Block) -> Scaling:
     factor = _required(block, "factor", above=0)
+    _check_below_one(block, factor)
     block.reading.find(
         "engines-ntk",
-        key=block.view.key("rope_type"),
-        seen=block.spelled,
+        key=block.type_key,
+        seen=f"{block.spelled}, factor {factor:g}",
         right="theta·factor^(R/(R-2))",
         message="'ntk' names several formulas. It is read as NTK-aware scaling, theta·factor^(R/(R-2)); vLLM takes "
         "theta·factor and divides every frequency by factor^(2/R); transformers has no such type.",
@@ -270,7 +283,8 @@ def _dynamic(block: Block) -> Scaling:
     factor = _required(block, "factor", above=0)
     if block.max_position_embeddings is None:
         raise _missing(block, "max_position_embeddings")
-    where = {"key": block.view.key("rope_type"), "seen": f"dynamic, factor {factor:g}"}
+    _check_below_one(block, factor)
+    where = {"key": block.type_key, "seen": f"dynamic, factor {factor:g}"}
     block.reading.find(
         "dynamic-cached-keys",
         **where,
@@ -378,7 +392,7 @@ def _attention_factor(block: Block, factor: float) -> float | None:
 def _note_magnitudes(block: Block, scaling: Yarn) -> None:
     g = magnitude(scaling.factor)
     attn_factor = block.view.number("attn_factor", above=0)
-    if attn_factor is not None and scaling.factor > 1:
+    if attn_factor is not None and not math.isclose(scaling.cos_sin_factor, g * attn_factor):
         block.reading.find(
             "attn-factor",
             key=block.view.key("attn_factor"),
@@ -391,21 +405,33 @@ def _note_magnitudes(block: Block, scaling: Yarn) -> None:
     if scaling.attention_factor is not None or (scaling.mscale is None and scaling.mscale_all_dim is None):
         return
     if scaling.mscale and scaling.mscale_all_dim:
-        if scaling.mscale == scaling.mscale_all_dim and not scaling.scale_softmax and scaling.factor > 1:
+        if scaling.scale_softmax or scaling.factor <= 1:
+            return
+        if scaling.mscale == scaling.mscale_all_dim:
             block.reading.find(
                 "mscale-inert",
                 key=block.view.key("mscale"),
                 seen=f"mscale = mscale_all_dim = {scaling.mscale:g}",
                 right="1 on cos and sin, as transformers computes the ratio",
-                message=f"mscale and mscale_all_dim are equal, so their ratio is 1 and they do nothing here; engines "
-                f"that ignore the pair put {g:.9g} on cos and sin instead. Only MLA models use the pair further, "
-                "on the softmax scale.",
+                message=f"mscale and mscale_all_dim are equal, so their ratio is 1 and they do nothing here; SGLang "
+                f"and llama.cpp ignore the pair and put {g:.9g} on cos and sin instead. Only MLA models use the pair "
+                "further, on the softmax scale.",
             )
+            return
+        block.reading.find(
+            "engines-mscale",
+            key=block.view.key("mscale"),
+            seen=f"mscale {scaling.mscale:g}, mscale_all_dim {scaling.mscale_all_dim:g}",
+            right=f"{scaling.cos_sin_factor:.9g} on cos and sin, as transformers computes the ratio",
+            message=f"the ratio of mscale and mscale_all_dim gives {scaling.cos_sin_factor:.9g} on cos and sin; SGLang "
+            f"and llama.cpp ignore the pair outside MLA and put {g:.9g} there. Write attention_factor, and check it in "
+            "the engine that you use.",
+        )
         return
     lone = "mscale" if scaling.mscale_all_dim is None else "mscale_all_dim" if scaling.mscale is None else "mscale pair"
     block.reading.find(
         "engines-mscale",
-        key=block.view.key("mscale"),
+        key=block.view.key("mscale_all_dim" if scaling.mscale is None else "mscale"),
         seen=f"mscale {_or_none(scaling.mscale)}, mscale_all_dim {_or_none(scaling.mscale_all_dim)}",
         right=f"{scaling.cos_sin_factor:.9g} on cos and sin, as transformers computes it",
         message=f"a {lone} that is alone or 0 is unused by transformers (cos and sin times "
@@ -439,7 +465,19 @@ def _longrope(block: Block) -> Scaling:
     factor = _optional(block, "factor", above=0)
     if factor is not None:
         _check_ratio(block, factor, original, stated)
+    attention_factor = _optional(block, "attention_factor", above=0)
     mscales = {name: _optional(block, name, above=0) for name in ("short_mscale", "long_mscale")}
+    if attention_factor is not None and not any(mscales.values()) and original > 1:
+        derived = _derived_magnitude(block, factor, original)
+        if derived is not None and not math.isclose(attention_factor, derived):
+            block.reading.find(
+                "engines-attention-factor",
+                key=block.view.key("attention_factor"),
+                seen=f"{attention_factor:g}",
+                right=f"{attention_factor:g} on cos and sin, verbatim",
+                message=f"attention_factor {attention_factor:g} is taken verbatim; vLLM does not read it in longrope "
+                f"scaling and applies {derived:.9g}.",
+            )
     if lists["short_factor"] != lists["long_factor"]:
         block.reading.find(
             "longrope-switch",
@@ -462,9 +500,18 @@ def _longrope(block: Block) -> Scaling:
         **lists,
         original_max_position_embeddings=original,
         factor=factor,
-        attention_factor=_optional(block, "attention_factor", above=0),
+        attention_factor=attention_factor,
         **mscales,
     )
+
+
+def _derived_magnitude(block: Block, factor: float | None, original: int) -> float | None:
+    """Give the magnitude of LongRoPE that stands where none is stated, None where the lengths do not tell it."""
+    if factor is None and block.max_position_embeddings is not None:
+        factor = block.max_position_embeddings / original
+    if factor is None:
+        return None
+    return math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
 
 
 def _llama3(block: Block) -> Scaling:

@@ -70,6 +70,7 @@ class Architecture:
     unused: tuple[str, ...] = ()
     rotary_tail: bool = False
     ignore_partial: bool = False
+    ignore_rotary_dim: bool = False
     defaults: Mapping[str, float] = field(default_factory=dict)
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     axes: Mapping[str, Any] | None = None
@@ -78,6 +79,7 @@ class Architecture:
     labels: Mapping[str, Label] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
     layers: Mapping[str, Any] | None = None
+    skip_kinds: tuple[str, ...] = ()
     off_kinds: tuple[str, ...] = ()
     off_kinds_need: str | None = None
     off_layers: Mapping[str, Any] | None = None
@@ -107,7 +109,7 @@ class Architecture:
 
 @cache
 def _table() -> dict[str, dict[str, Any]]:
-    text = (files(__package__) / "architectures.json").read_text(encoding="utf-8")
+    text = (files("ropewalk.models") / "architectures.json").read_text(encoding="utf-8")
     return json.loads(text)
 
 
@@ -147,11 +149,33 @@ def _architecture(model_type: str, variant: int | None) -> Architecture:
     unknown = set(entry) - known
     if unknown:
         raise RopewalkError(f"architectures.json: {model_type} has unknown keys {', '.join(sorted(unknown))}.")
-    for name in ("theta_keys", "rotary_dim_keys", "head_dim_keys", "off_kinds", "block_keys", "unused", "toggle"):
+    for name in (
+        "theta_keys",
+        "rotary_dim_keys",
+        "head_dim_keys",
+        "off_kinds",
+        "skip_kinds",
+        "block_keys",
+        "unused",
+        "toggle",
+    ):
         entry[name] = tuple(entry.get(name, ()))
     entry["keys"] = {name: tuple(spellings) for name, spellings in entry.get("keys", {}).items()}
     entry["labels"] = {name: _label(label) for name, label in entry.get("labels", {}).items()}
     return Architecture(**entry)
+
+
+_LISTS = (
+    "theta_keys",
+    "rotary_dim_keys",
+    "head_dim_keys",
+    "off_kinds",
+    "skip_kinds",
+    "block_keys",
+    "unused",
+    "toggle",
+    "variants",
+)
 
 
 def _label(entry: Mapping[str, Any]) -> Label:

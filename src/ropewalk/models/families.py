@@ -19,7 +19,7 @@ def _fms(data: Config) -> bool:
     return isinstance(inner, Mapping) and _has(inner, "emb_dim", "nheads", "nlayers")
 
 
-# in order; the first that holds names the family. Files with a model_type are Hugging Face's unless diffusers wrote them.
+# in order; the first that holds names the family. A file with a model_type is Hugging Face's, unless diffusers wrote it
 _FAMILIES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
     ("diffusers", lambda d: _some(d, "_class_name", "_diffusers_version", "axes_dims_rope")),
     ("diffusers", lambda d: "model_type" not in d and _has(d, "attention_head_dim", "in_channels", "out_channels")),

@@ -37,6 +37,7 @@ PART_NAMES: Mapping[str, str] = {
     "encoder": "encoder",
     "decoder": "decoder",
 }
+INNER_NAMES = frozenset({"text", "encoder", "backbone", "asr"})  # called after what holds them: "talker", "vision"
 NEVER_PARTS = frozenset({"quantization_config", "generation_config", "task_specific_params", "auto_map", *THETA_HOMES})
 ROPE_KEYS = frozenset(
     {*BLOCK_KEYS, *THETA_KEYS, *FRACTION_KEYS, *ROTARY_DIM_KEYS, "rope_ratio", "rope_local_base_freq"}
@@ -74,8 +75,8 @@ def read_huggingface(config: Mapping[str, Any], *, target: str = "") -> Model:
     found = _parts(config)
     if not found:
         raise RopewalkError(
-            f"{target or 'this object'} describes no model: there is no model_type, no layer or head count and no rope "
-            f"key among {', '.join(sorted(map(shown, list(config)[:8]))) or 'its 0 keys'}. Give the model's config.json."
+            f"{target or 'this object'} describes no model: no model_type, no layer or head count and no rope key "
+            f"among {', '.join(sorted(map(shown, list(config)[:8]))) or 'its 0 keys'}. Give the model's config.json."
         )
     parts: dict[str, tuple[Layer, ...]] = {}
     positions: dict[str, str] = {}
@@ -141,7 +142,7 @@ def _collect(
         if key not in PART_NAMES and not key.endswith("_config"):
             continue
         plain = PART_NAMES.get(key, key.removesuffix("_config"))
-        name = container if plain == "text" and container else plain
+        name = container if container and plain in INNER_NAMES else plain
         own = inner.get("model_type")
         known_own = isinstance(own, str) and own != container_type and architecture(own).known
         kind = own if known_own else facts.parts.get(key, own)

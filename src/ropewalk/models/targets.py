@@ -72,7 +72,7 @@ def preset(name: str) -> Mapping[str, Any]:
 
 @cache
 def _presets() -> dict[str, dict[str, Any]]:
-    return json.loads((files(__package__) / "presets" / "presets.json").read_text(encoding="utf-8"))
+    return json.loads((files("ropewalk.models") / "presets" / "presets.json").read_text(encoding="utf-8"))
 
 
 def _exists(path: Path) -> bool:

@@ -1,5 +1,6 @@
 """Every way to scale RoPE's frequencies: frozen parameters and one pure float64 function each."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from .._checks import fields_from_dict, fields_to_dict, shown
@@ -42,10 +43,9 @@ def scaling_to_dict(scaling: Scaling) -> dict[str, Any]:
 
 def scaling_from_dict(data: object) -> Scaling:
     """Build a scaling from what scaling_to_dict gives; unknown or missing keys are an error."""
-    rope_type = data.get("rope_type") if isinstance(data, dict) else None
+    rope_type = data.get("rope_type") if isinstance(data, Mapping) else None
     if not isinstance(rope_type, str) or rope_type not in SCALINGS:
-        raise RopewalkError(
-            f"a scaling's rope_type must be one of {', '.join(SCALINGS)}, got {shown(data if rope_type is None else rope_type)}."
-        )
+        given = shown(data if rope_type is None else rope_type)
+        raise RopewalkError(f"a scaling's rope_type must be one of {', '.join(SCALINGS)}, got {given}.")
     cls = SCALINGS[rope_type]
     return cls(**fields_from_dict(cls, data, f"{rope_type} scaling", ignore=("rope_type",)))

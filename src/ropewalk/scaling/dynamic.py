@@ -16,6 +16,9 @@ class Dynamic:
     the factor is 1. Source: emozilla's dynamic NTK (2023) as transformers computes it; Peng et al. 2023, YaRN,
     section 3.3 names the idea.
 
+    Attributes:
+        factor: s, how fast the base grows beyond the trained length.
+
     >>> scaling = Dynamic(factor=2.0)
     >>> scaling.frequencies(10000.0, 4, length=4096, max_position_embeddings=4096).inv_freq.tolist()
     [1.0, 0.01]

@@ -8,14 +8,21 @@ import numpy as np
 
 from .._checks import real, whole
 from ..errors import RopewalkError
-from ._frequencies import Frequencies, ladder
+from ._frequencies import Frequencies, ladder, slowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Llama3:
     """Bands by wavelength: kept below L0/high, divided by s above L0/low, linear in frequency between.
 
-    Source: Meta's llama-models, `apply_scaling` of models/llama3/model.py. Equal low and high make a hard step.
+    Source: Meta's llama-models, `apply_scaling` of models/llama3/model.py. Equal low and high make a hard step, whose
+    border itself is divided (where Meta's code divides by zero).
+
+    Attributes:
+        factor: s, divides the slow pairs.
+        low_freq_factor: turns within the original length below which a pair is divided by the whole factor.
+        high_freq_factor: turns above which a pair is kept.
+        original_max_position_embeddings: L0, tokens, the length trained before stretching.
 
     >>> scaling = Llama3(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
     >>> scaling.frequencies(500000.0, 128).inv_freq.round(9).tolist()[-1]
@@ -53,10 +60,11 @@ class Llama3:
         plain = ladder(rope_theta, rotary_dim)
         if self.factor == 1:
             return Frequencies(plain)
-        turns = self.original_max_position_embeddings * plain / (2 * math.pi)  # turns within the original length
         span = self.high_freq_factor - self.low_freq_factor
-        if span == 0:
-            kept = (turns > self.high_freq_factor).astype(np.float64)
-        else:
-            kept = np.clip((turns - self.low_freq_factor) / span, 0, 1)
-        return Frequencies((1 - kept) * plain / self.factor + kept * plain)
+        with np.errstate(over="ignore"):  # an infinity is clipped away
+            turns = self.original_max_position_embeddings * plain / (2 * math.pi)  # within the original length
+            if span == 0:
+                kept = (turns > self.high_freq_factor).astype(np.float64)
+            else:
+                kept = np.clip((turns - self.low_freq_factor) / span, 0, 1)
+        return Frequencies(slowed((1 - kept) * plain, self.factor, "llama3: factor") + kept * plain)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._checks import items, real, whole
 from ..errors import RopewalkError
-from ._frequencies import Frequencies, ladder
+from ._frequencies import Frequencies, ladder, slowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +72,8 @@ class LongRope:
                 )
         long = length is not None and length > self.original_max_position_embeddings
         divisors = np.array(self.long_factor if long else self.short_factor, dtype=np.float64)
-        factor = self._cos_sin_factor(long, max_position_embeddings)
-        return Frequencies(ladder(rope_theta, rotary_dim) / divisors, factor)
+        inv_freq = slowed(ladder(rope_theta, rotary_dim), divisors, f"longrope: {'long' if long else 'short'}_factor")
+        return Frequencies(inv_freq, self._cos_sin_factor(long, max_position_embeddings))
 
     def _cos_sin_factor(self, long: bool, max_position_embeddings: int | None) -> float:
         mscale = self.long_mscale if long else self.short_mscale

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .._checks import choice, real
-from ._frequencies import Frequencies, ladder, stretched_theta
+from ._frequencies import Frequencies, ladder, slowed, stretched_theta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,8 +16,8 @@ class Ntk:
     - ``"vllm"``: base theta·s, then every frequency divided by s^(2/R). Source: vLLM's NTKScalingRotaryEmbedding.
     - ``"base"``: theta·s and nothing else. Source: diffusers' `ntk_factor`.
 
-    >>> Ntk(factor=50.0).frequencies(20000.0, 96).inv_freq.round(7).tolist()[:2]
-    [1.0, 0.7486075]
+    >>> Ntk(factor=50.0).frequencies(20000.0, 96).inv_freq.round(9).tolist()[:2]
+    [1.0, 0.748602178]
     """
 
     factor: float
@@ -44,4 +44,6 @@ class Ntk:
         if self.method == "aware":
             return Frequencies(ladder(stretched_theta(rope_theta, self.factor, rotary_dim, "ntk"), rotary_dim))
         raised = ladder(rope_theta * self.factor, rotary_dim)
-        return Frequencies(raised / self.factor ** (2 / rotary_dim) if self.method == "vllm" else raised)
+        if self.method == "vllm":
+            raised = slowed(raised, self.factor ** (2 / rotary_dim), "ntk: the divisor factor^(2/R)")
+        return Frequencies(raised)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._checks import real, truth, whole
 from ..errors import RopewalkError
-from ._frequencies import Frequencies, ladder, magnitude
+from ._frequencies import Frequencies, ladder, magnitude, slowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Yarn:
     times is divided by the factor, and the divisor of those between follows a ramp over the pair number.
 
     Attributes:
-        factor: s, how far the context is stretched.
+        factor: s, how far the context is stretched; 1 changes no frequency.
         original_max_position_embeddings: tokens, the length trained before stretching.
         beta_fast: turns within the original length above which a pair is kept.
         beta_slow: turns below which a pair is divided by the whole factor.
@@ -63,18 +63,23 @@ class Yarn:
                 object.__setattr__(self, name, real(f"yarn: {name}", getattr(self, name), at_least=0))
         truth("yarn: truncate", self.truncate)
         truth("yarn: scale_softmax", self.scale_softmax)
+        real("yarn: the factor on cos and sin", self.cos_sin_factor, above=0)
+        real("yarn: the softmax factor", self.softmax_factor, above=0)
 
     def bounds(self, rope_theta: float, rotary_dim: int) -> tuple[float, float]:
-        """Give the pair numbers between which the divisor rises from 1 to the factor.
+        """Give the pair numbers between which the divisor rises from 1 to the factor (equal for a step).
 
-        Raises RopewalkError where the range does not exist: theta not above 1, or an original length in which even
-        the fastest pair turns less than beta_slow times.
+        Raises:
+            RopewalkError: where the range does not exist: theta not above 1, an original length in which even the
+                fastest pair turns less than beta_slow times, or one in which every pair turns more than beta_fast.
         """
         if rope_theta <= 1:
             raise RopewalkError(f"yarn needs rope_theta above 1 (its range divides by ln θ), got {rope_theta:g}.")
 
         def pair_that_turns(turns: float) -> float:
             per_radian = self.original_max_position_embeddings / (turns * 2 * math.pi)
+            if not 0 < per_radian < math.inf:
+                raise RopewalkError(f"yarn: a beta of {turns:g} turns is out of float64; give one nearer to 1.")
             return rotary_dim * math.log(per_radian) / (2 * math.log(rope_theta))
 
         low, high = pair_that_turns(self.beta_fast), pair_that_turns(self.beta_slow)
@@ -99,12 +104,12 @@ class Yarn:
     ) -> Frequencies:
         """Give the ladder blended between kept and interpolated; it is the same at every length."""
         plain = ladder(rope_theta, rotary_dim)
-        low, high = self.bounds(rope_theta, rotary_dim)
         if self.factor == 1:
             return Frequencies(plain, self.cos_sin_factor, self.softmax_factor)
+        low, high = self.bounds(rope_theta, rotary_dim)
         width = high - low if high > low else 0.001  # equal bounds: a step, as in the authors' code
         ramp = np.clip((np.arange(rotary_dim // 2) - low) / width, 0, 1)
-        blended = plain / self.factor * ramp + plain * (1 - ramp)
+        blended = slowed(plain, self.factor, "yarn: factor") * ramp + plain * (1 - ramp)
         return Frequencies(blended, self.cos_sin_factor, self.softmax_factor)
 
     @property
@@ -124,4 +129,5 @@ class Yarn:
         """
         if not self.scale_softmax or not self.mscale_all_dim:
             return 1.0
-        return magnitude(self.factor, self.mscale_all_dim) ** 2
+        g = magnitude(self.factor, self.mscale_all_dim)
+        return g * g

@@ -1,6 +1,5 @@
 """The truth: NumPy float64, written to be read, that every faster path is tested against."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
