@@ -1,6 +1,7 @@
 """Small checks of values, shared by every description; each error names the value and what was expected."""
 
 import math
+import reprlib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from numbers import Integral, Real
@@ -11,6 +12,20 @@ from .errors import RopewalkError
 MAX_HEAD_DIM = 65_536
 MAX_LAYERS = 10_000
 MAX_POSITION = 2**53
+
+
+class _Brief(reprlib.Repr):
+    """A repr that is quick and short whatever the value."""
+
+    def __init__(self) -> None:
+        super().__init__()  # Python 3.11 takes no arguments here
+        self.maxlevel = 4
+        self.maxlist = self.maxtuple = 8
+        self.maxdict = self.maxset = 6
+        self.maxstring = self.maxother = self.maxlong = 80
+
+
+_BRIEF = _Brief()
 
 
 def real(name: str, value: object, *, above: float | None = None, at_least: float | None = None) -> float:
@@ -66,7 +81,7 @@ def items(name: str, value: object, *, at_most: int = MAX_HEAD_DIM) -> tuple[Any
 def shown(value: object, limit: int = 60) -> str:
     """Show value in an error, cut to a line."""
     try:
-        text = repr(value)
+        text = _BRIEF.repr(value)
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__} too large to show"
     return text if len(text) <= limit else f"{text[:limit]}…"

@@ -80,8 +80,8 @@ class Sections:
             (Ernie 4.5-VL, whose file lists h, w, t).
         names: of the axes, in the order of the rows of position_ids.
 
-    Source: transformers' `apply_multimodal_rotary_pos_emb` of Qwen2-VL, `apply_interleaved_mrope` of Qwen3-VL and
-    the rotary embedding of Ernie 4.5-VL.
+    Source: transformers 5.24, `Qwen2VLRotaryEmbedding`, `Qwen3VLTextRotaryEmbedding` and
+    `Ernie4_5_VLMoeTextRotaryEmbedding`.
 
     >>> Sections(sections=(2, 1, 1), arrangement="interleaved").plan(8).axis.tolist()
     [0, 1, 2, 0]
@@ -152,8 +152,8 @@ class Ladders:
         order: the row of position_ids that drives each ladder; None takes them in turn. Kimi K2.5's vision tower has
             rows (h, w) and puts the ladder of w first: (1, 0).
 
-    Source: transformers' `VisionRotaryEmbedding` of Qwen2-VL, ChatGLM-6B's own modeling_chatglm.py (its halves),
-    diffusers' `FluxPosEmbed`.
+    Source: transformers 5.24, `Qwen2VLVisionRotaryEmbedding`; ChatGLM-6B's own modeling_chatglm.py (its halves);
+    diffusers, `FluxPosEmbed`.
 
     >>> Ladders(widths=(4, 8)).plan(12).axis.tolist()
     [0, 0, 1, 1, 1, 1]
@@ -216,7 +216,7 @@ class Strided:
         axes: A, how many axes.
         names: of the axes, in the order of the rows of position_ids.
 
-    Source: transformers' `PixtralRotaryEmbedding`.
+    Source: transformers 5.24, `PixtralVisionRotaryEmbedding`.
 
     >>> Strided().plan(8).entry.tolist(), Strided().plan(8).axis.tolist()
     ([0, 2, 1, 3], [0, 0, 1, 1])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .errors import RopewalkError
 from .rope import Rope
 from .simulation import DEFAULT_KEY, DEFAULT_QUERY, default_rope
 from .turning.naive import rotate
@@ -57,17 +58,17 @@ class Gate:
         return max(case.deviation for case in self.cases)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the result as plain values for JSON."""
+        """Give the result as plain values for JSON; a deviation that is no finite number is null."""
         return {
             "schema": SCHEMA,
             "ok": self.ok,
-            "deviation": self.deviation,
+            "deviation": _finite(self.deviation),
             "cases": [
                 {
                     "name": case.name,
                     "ok": case.ok,
                     "checks": case.checks,
-                    "deviation": case.deviation,
+                    "deviation": _finite(case.deviation),
                     "tolerance": case.tolerance,
                 }
                 for case in self.cases
@@ -88,6 +89,9 @@ def verify(turn: Turn | None = None) -> Gate:
 
     Returns:
         The Gate, with the largest deviation of every case.
+
+    Raises:
+        RopewalkError: where turn does not give 8 numbers.
 
     >>> verify().ok
     True
@@ -165,10 +169,16 @@ def sabotages() -> dict[str, Turn]:
 def _case(name: str, pairs: list[tuple[Sequence[float], Sequence[float]]]) -> GateCase:
     deviation = 0.0
     for seen, right in pairs:
+        if len(seen) != len(right):
+            raise RopewalkError(f"turn must give as many numbers as it is given, {len(right)}, got {len(seen)}.")
         for one, other in zip(seen, right, strict=True):
             difference = abs(one - other)
             deviation = max(deviation, difference if difference == difference else math.inf)
     return GateCase(name=name, checks=len(pairs), deviation=deviation)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _dot(one: Sequence[float], other: Sequence[float]) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -28,9 +28,10 @@ class PairRow:
         second: its second channel.
         axis: the name of the position axis that drives it.
         inv_freq: θ_i, radians a position.
-        wavelength: positions for one full turn; None for a pair that keeps still.
+        second_inv_freq: the second channel's, where a map is no rotation; else None.
+        wavelength: positions for one full turn; None for a pair that keeps still (or takes more than float64 can say).
         turns: turns within the window; None without a window.
-        divisor: by how much scaling slowed the pair; None for a pair that scaling stopped.
+        divisor: by how much scaling slowed the pair; None for a pair that keeps still.
     """
 
     pair: int
@@ -38,6 +39,7 @@ class PairRow:
     second: int
     axis: str
     inv_freq: float
+    second_inv_freq: float | None
     wavelength: float | None
     turns: float | None
     divisor: float | None
@@ -145,6 +147,7 @@ def inspect(
     window = None if window is None else whole("window", window, at_least=1, at_most=MAX_POSITION)
     length = None if length is None else whole("length", length, at_least=1, at_most=MAX_POSITION)
     chosen = _chosen(model, part, layer)
+    unread = {finding.where.partition(":")[0] for finding in model.findings if finding.severity == "error"}
     places: dict[Rope, list[str]] = {}
     for name, numbered in chosen.items():
         for (use, rope), numbers in _uses(numbered).items():
@@ -154,7 +157,10 @@ def inspect(
     findings = tuple(finding for finding in model.findings if part is None or finding.where.startswith(f"{part}:"))
     return Inspection(
         model=model,
-        plan={name: _plan(layers, model.positions.get(name)) for name, layers in model.parts.items()},
+        plan={
+            name: _plan(layers, model.positions.get(name), unread=name in unread)
+            for name, layers in model.parts.items()
+        },
         views=views,
         findings=findings,
     )
@@ -166,13 +172,16 @@ def view_rope(
     """Resolve one rope and measure every pair against the window (None: its max_position_embeddings)."""
     pairs = rope.pairs(length)
     window = window or rope.max_position_embeddings
-    plain = rope if isinstance(rope.scaling, Proportional) else rope.replace(scaling=Default())
-    unscaled = plain.pairs().inv_freq
+    # what proportional leaves still is no scaling, what its factor slows is
+    scaling = rope.scaling
+    unscaled_by = replace(scaling, factor=1.0) if isinstance(scaling, Proportional) else Default()
+    unscaled = rope.replace(scaling=unscaled_by).pairs().inv_freq
     names = getattr(rope.axes, "names", ("position",))
+    second = None if pairs.is_rotation else pairs.second_inv_freq
     rows = []
     for i in range(len(pairs)):
         inv_freq = float(pairs.inv_freq[i])
-        wavelength = None if inv_freq == 0 else 2 * math.pi / abs(inv_freq)
+        wavelength = None if inv_freq == 0 else _finite(2 * math.pi / abs(inv_freq))
         rows.append(
             PairRow(
                 pair=i,
@@ -180,9 +189,10 @@ def view_rope(
                 second=int(pairs.second[i]),
                 axis=names[int(pairs.axis[i])],
                 inv_freq=inv_freq,
+                second_inv_freq=None if second is None else float(second[i]),
                 wavelength=wavelength,
                 turns=None if window is None else window * abs(inv_freq) / (2 * math.pi),
-                divisor=None if inv_freq == 0 else float(unscaled[i]) / inv_freq,
+                divisor=None if inv_freq == 0 else _finite(float(unscaled[i]) / inv_freq),
             )
         )
     turning = [row for row in rows if row.wavelength is not None]
@@ -207,10 +217,12 @@ def _chosen(model: Model, part: str | None, layer: int | None) -> dict[str, list
     names = list(model.parts) if part is None else [part]
     if layer is None:
         return {name: list(enumerate(model.parts[name])) for name in names}
-    name = part or next((name for name in names if model.parts[name] is model.layers), None)
-    layers = model.parts[name] if name else ()
-    if name is None or not 0 <= layer < len(layers):
-        raise RopewalkError(f"part {name or 'text'} has layers 0 to {len(layers) - 1}, got layer {layer}.")
+    name = part or next((name for name in names if model.parts[name] is model.layers), "text")
+    layers = model.parts.get(name, ())
+    if not layers:
+        raise RopewalkError(f"the number of layers of part {name} is not known: leave out layer {layer}.")
+    if not 0 <= layer < len(layers):
+        raise RopewalkError(f"part {name} has layers 0 to {len(layers) - 1}, got layer {layer}.")
     return {name: [(layer, layers[layer])]}
 
 
@@ -222,23 +234,45 @@ def _uses(numbered: Iterable[tuple[int, Layer]]) -> dict[tuple[str, Rope], list[
     return uses
 
 
-def _plan(layers: tuple[Layer, ...], positions: str | None) -> tuple[str, ...]:
+def _plan(layers: tuple[Layer, ...], positions: str | None, *, unread: bool) -> tuple[str, ...]:
     """Say which layers do what, one line for each kind of layer, in order of appearance."""
     if positions is not None:
-        return (f"{len(layers)} layers without RoPE; positions: {positions}",)
+        return (f"{len(layers) or 'unknown number of'} layers without RoPE; positions: {positions}",)
+    none = "no RoPE" if not unread or any(layer.ropes for layer in layers) else "RoPE not readable"
+    if not layers:
+        return (f"unknown number of layers, {none}",)
     kinds: dict[str, list[int]] = {}
     for number, layer in enumerate(layers):
         words = layer.kind or "attention"
         rope = layer.rope
-        words += f", θ {rope.rope_theta:g}, {rope.scaling.rope_type}" if rope else ", no RoPE"
-        if layer.query_scale is not None:
-            words += ", query temperature by position"
+        words += f", θ={number_words(rope.rope_theta)}, {rope.scaling.rope_type}" if rope else f", {none}"
+        scale = layer.query_scale
+        if scale is not None:
+            words += f", query temperature by position (attn_scale={number_words(scale.attn_scale)}, "
+            words += f"floor_scale={number_words(scale.floor_scale)})"
         if "indexer" in layer.ropes:
             words += ", with an indexer"
         if layer.output_inverse:
             words += ", output turned back"
         kinds.setdefault(words, []).append(number)
     return tuple(f"{_layers_words(numbers)}: {words}" for words, numbers in kinds.items())
+
+
+def number_words(value: object) -> str:
+    """Write a number to be read: whole ones in full, others to nine digits; true and false as JSON has them.
+
+    >>> number_words(1e6), number_words(0.1), number_words(True)
+    ('1000000', '0.1', 'true')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.9g}"
+    return str(value)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _layers_words(numbers: list[int]) -> str:

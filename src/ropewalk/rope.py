@@ -9,16 +9,18 @@ from numpy.typing import NDArray
 from ._checks import (
     MAX_HEAD_DIM,
     MAX_POSITION,
+    check_schema,
     choice,
     fields_from_dict,
     fields_to_dict,
     real,
+    shown,
     whole,
 )
-from .axes import Axes, Single, axes_from_dict, axes_to_dict
+from .axes import AXES, Axes, Single, axes_from_dict, axes_to_dict
 from .errors import RopewalkError
 from .pairs import Pairs
-from .scaling import Default, Scaling, scaling_from_dict, scaling_to_dict
+from .scaling import SCALINGS, Default, Scaling, scaling_from_dict, scaling_to_dict
 
 SCHEMA = "ropewalk.rope/1"
 PAIRINGS = ("half", "interleaved", "hybrid_tile")
@@ -72,6 +74,10 @@ class Rope:
         choice("pairing", self.pairing, PAIRINGS)
         put("direction", choice("direction", self.direction, (1, -1)))
         choice("odd", self.odd, ("refuse", "pass"))
+        for name, families in (("scaling", SCALINGS), ("axes", AXES)):
+            if not isinstance(getattr(self, name), tuple(families.values())):
+                known = ", ".join(family.__name__ for family in families.values())
+                raise RopewalkError(f"{name} must be one of {known}, got {shown(getattr(self, name))}.")
         if self.max_position_embeddings is not None:
             length = whole("max_position_embeddings", self.max_position_embeddings, at_least=1, at_most=MAX_POSITION)
             put("max_position_embeddings", length)
@@ -108,6 +114,9 @@ class Rope:
             length: tokens in the sequence; only dynamic NTK and LongRoPE look at it. None means at or below the
                 trained length.
 
+        Raises:
+            RopewalkError: for a length that is no whole number, or one that takes the frequencies out of float64.
+
         >>> Rope(head_dim=4, rope_theta=100.0, pairing="interleaved").pairs().to_dict()["second"]
         [1, 3]
         """
@@ -120,13 +129,18 @@ class Rope:
             )
             for width in plan.ladders
         ]
-        inv_freq = np.concatenate([ladder.inv_freq for ladder in ladders])[plan.entry] * self.direction
+        inv_freq = np.concatenate([ladder.inv_freq for ladder in ladders])[plan.entry]
+        if self.direction < 0:
+            inv_freq = 0.0 - inv_freq  # not -inv_freq: a still pair keeps a plain 0
         first, second = self._channels(plan.blocks)
         axis, second_inv_freq = plan.axis, None
         if self.pairing == "hybrid_tile":
             even, odd = self._tiled(plan.blocks)
             if not np.array_equal(axis[even], axis[odd]):
-                raise RopewalkError("hybrid_tile pairing joins channels of one axis only.")
+                raise RopewalkError(
+                    "hybrid_tile pairing joins channels of one axis only; for several axes give each its own block: "
+                    "axes=Ladders(widths=…, pairing_within='axis')."
+                )
             axis, inv_freq, second_inv_freq = axis[even], inv_freq[even], inv_freq[odd]
         return Pairs(
             first=first,
@@ -153,17 +167,20 @@ class Rope:
 
     @staticmethod
     def _tiled(blocks: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Give, for the even and the odd channel of each adjacent pair, the entry of a table tiled in each block."""
+        """Give, for the even and odd channel of each adjacent pair, its entry in a table tiled in each block.
+
+        Source: V-JEPA 2's `rotate_queries_or_keys`, which repeats the half-width table whole and rotates neighbours.
+        """
         even, odd, start = [], [], 0
         for width in blocks:
-            tiled = start + np.tile(np.arange(width // 2), 2)[: width // 2 * 2]
+            tiled = start + np.tile(np.arange(width // 2), 2)
             even.append(tiled[0::2])
             odd.append(tiled[1::2])
             start += width // 2
         return np.concatenate(even), np.concatenate(odd)
 
     def replace(self, **changes: Any) -> "Rope":
-        """Give a copy with some fields changed, validated anew."""
+        """Give a copy with some fields changed, validated anew; a width that followed from head_dim stays as it is."""
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -178,10 +195,8 @@ class Rope:
         Raises:
             RopewalkError: for another schema, unknown or missing keys, or values out of range.
         """
+        check_schema(data, SCHEMA, "a rope")
         given = fields_from_dict(cls, data, "a rope", ignore=("schema",))
-        schema = data.get("schema") if isinstance(data, dict) else None
-        if schema != SCHEMA:
-            raise RopewalkError(f"a rope's schema must be {SCHEMA!r}, got {schema!r}.")
         if "scaling" in given:
             given["scaling"] = scaling_from_dict(given["scaling"])
         if "axes" in given:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ._checks import whole
 from .errors import RopewalkError
 from .inspection import PairRow, view_rope
 from .rope import Rope
@@ -145,6 +146,9 @@ class SpeedReading:
 def turn_table(rope: Rope, vector: Sequence[float], position: float) -> tuple[TurnRow, ...]:
     """Give table A: every pair of one vector before and after turning by its position.
 
+    Raises:
+        RopewalkError: for a vector of another width.
+
     >>> row = turn_table(default_rope(), DEFAULT_QUERY, 7)[0]
     >>> row.angle, round(row.angle_wrapped, 2), [round(value, 3) for value in row.after]
     (7.0, 41.07, [0.754, 0.657])
@@ -193,12 +197,17 @@ def score_table(
 ) -> ScoreReading:
     """Give table B and its readings: the score of a query at m with a key at n, pair by pair.
 
+    Raises:
+        RopewalkError: for vectors of another width, or a map that is no rotation.
+
     >>> reading = score_table(default_rope(), DEFAULT_QUERY, DEFAULT_KEY, 7, 2, shift=100)
     >>> round(reading.score, 9), round(reading.total, 9), round(reading.unrotated, 9)
     (-0.709554095, -0.709554095, 0.5)
     """
     q, k = _vector(query, rope), _vector(key, rope)
     pairs = rope.pairs()
+    if not pairs.is_rotation:
+        raise RopewalkError("this map is no rotation: its scores do not depend on the distance alone.")
     rows = []
     for i, (a, b) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
         angle = (m - n) * float(pairs.inv_freq[i])
@@ -239,7 +248,7 @@ def speed_table(rope: Rope, *, window: int, position: float = 0) -> SpeedReading
     >>> reading.slower_than_window, round(reading.ratio, 2), round(reading.angles[1], 3)
     (1, 1000.0, 40.107)
     """
-    view = view_rope(rope, window=window)
+    view = view_rope(rope, window=whole("window", window, at_least=1))
     wavelengths = [row.wavelength for row in view.rows if row.wavelength is not None]
     if not wavelengths:
         raise RopewalkError("no pair of this rope turns: there is no fastest and no slowest.")
@@ -255,7 +264,7 @@ def speed_table(rope: Rope, *, window: int, position: float = 0) -> SpeedReading
 
 def wrapped_degrees(angle: float) -> float:
     """Turn radians into degrees from 0 to 360."""
-    return math.degrees(angle) % 360
+    return math.degrees(angle) % 360 % 360  # twice: a tiny negative angle comes out of the first as 360.0
 
 
 def _vector(values: Sequence[float], rope: Rope) -> np.ndarray:

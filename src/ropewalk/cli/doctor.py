@@ -1,8 +1,6 @@
 """`ropewalk doctor`: versions, what is installed, which paths are active and why not."""
 
-import platform
-import sys
-from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,34 +9,47 @@ from .._version import __version__
 
 SCHEMA = "ropewalk.doctor/1"
 REQUIRED = ("numpy", "click", "rich")
-OPTIONAL = ("torch", "transformers")
+OPTIONAL = ("torch", "jax", "transformers", "huggingface-hub", "gguf")
 
 
-@click.command("doctor", epilog="Examples: ropewalk doctor | ropewalk doctor --json")
+@click.command(
+    "doctor",
+    short_help="Say what is installed and which ways of turning are active.",
+    epilog="""\b
+    Examples:
+      ropewalk doctor
+      ropewalk doctor --json""",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(as_json: bool) -> None:
-    """Say which versions are installed, and which ways of turning vectors are active."""
-    from ._output import console, print_json
+    """Say which versions are installed, and which ways of turning vectors are active, and why not."""
+    from ._output import console, print_fields, print_json
 
     report = diagnose()
     if as_json:
         print_json(report)
         return
     out = console()
-    out.print(f"ropewalk {report['ropewalk']}, Python {report['python']}, {report['platform']}")
-    for name, found in report["packages"].items():
-        out.print(f"  {name}: {found or 'not installed'}")
-    for path in report["paths"]:
-        out.print(f"  path {path['name']}: {'active' if path['active'] else 'not active'} ({path['why']})")
+    out.print(f"[bold]ropewalk {report['ropewalk']}[/bold]")
+    print_fields(out, [(name, report[name]) for name in ("python", "platform", "location")], indent=2)
+    out.print("\n[bold]Packages[/bold]")
+    print_fields(out, [(name, found or "not installed") for name, found in report["packages"].items()], indent=2)
+    out.print("\n[bold]Ways of turning[/bold]")
+    rows = [(path["name"], f"{'' if path['active'] else 'not '}active: {path['why']}") for path in report["paths"]]
+    print_fields(out, rows, indent=2)
 
 
 def diagnose() -> dict[str, Any]:
     """Give the report as plain values; packages are looked up, never imported."""
+    import platform
+    import sys
+
     return {
         "schema": SCHEMA,
         "ropewalk": __version__,
         "python": platform.python_version(),
         "platform": f"{sys.platform} {platform.machine()}",
+        "location": str(Path(__file__).resolve().parents[1]),
         "packages": {name: _installed(name) for name in (*REQUIRED, *OPTIONAL)},
         "paths": [
             {"name": "numpy float64", "active": True, "why": "the truth, always there"},
@@ -48,6 +59,8 @@ def diagnose() -> dict[str, Any]:
 
 
 def _installed(name: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(name)
     except PackageNotFoundError:

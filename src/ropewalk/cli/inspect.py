@@ -1,5 +1,6 @@
 """`ropewalk inspect`: what a configuration says about RoPE, and what is wrong with it."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -10,16 +11,26 @@ if TYPE_CHECKING:
     from ..inspection import Inspection, PairRow, RopeView
 
 FIRST_ROWS = 12
+COLUMNS = ("pair", "dims", "axis", "θ_i (rad/token)", "wavelength", "turns in window", "divisor")
 
 
 @click.command(
     "inspect",
-    epilog="Examples: ropewalk inspect llama-3.1-8b --window 8192 | ropewalk inspect ./model --part vision --json",
+    short_help="Describe the RoPE of a model and say what is wrong with it.",
+    epilog="""\b
+    Examples:
+      ropewalk inspect llama-3.1-8b --window 8192
+      ropewalk inspect ./model/config.json --part vision --json""",
 )
 @click.argument("target")
 @click.option("--part", metavar="P", help="One part only: text, vision, audio …")
-@click.option("--layer", type=int, metavar="N", help="One layer of the part, counted from 0.")
-@click.option("--window", type=click.IntRange(1), metavar="N", help="Tokens to compare wavelengths with.")
+@click.option("--layer", type=int, metavar="N", help="One layer, counted from 0 (of the text part, or of --part).")
+@click.option(
+    "--window",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Tokens to compare wavelengths with, instead of the model's own context.",
+)
 @click.option(
     "--length", type=click.IntRange(1), metavar="L", help="Tokens in the sequence, for dynamic NTK and LongRoPE."
 )
@@ -52,54 +63,63 @@ def command(
         _print_model(out, seen, part)
         for view in seen.views:
             _print_view(out, view, all_pairs)
+        if not seen.views:
+            _print_nothing(out, seen, layer)
         _print_sources(out, seen, part)
         print_findings(out, seen.findings)
     raise SystemExit(exit_code(seen.findings, strict=strict))
 
 
 def _print_model(out: "Console", seen: "Inspection", part: str | None) -> None:
-    out.print(f"[bold]{_escaped(seen.model.target)}[/bold]  ({_escaped(seen.model.model_type or 'no model_type')})")
-    for name, lines in seen.plan.items():
-        if part in (None, name):
-            for line in lines:
-                out.print(f"  {name}: {_escaped(line)}")
+    from ._output import print_fields, print_words
+
+    print_words(out, f"{seen.model.target} ({seen.model.model_type or 'no model_type'})", hang=2, style="bold")
+    rows = [(name, line) for name, lines in seen.plan.items() if part in (None, name) for line in lines]
+    print_fields(out, rows, indent=2)
     out.print()
 
 
 def _print_view(out: "Console", view: "RopeView", all_pairs: bool) -> None:
-    from rich.table import Table
+    from ._output import print_fields, print_table, print_words
+
+    print_words(out, f"RoPE of {'; '.join(view.places)}", hang=2, style="bold")
+    print_fields(out, _facts(view), indent=2)
+    out.print()
+    print_table(out, COLUMNS, _table(view, all_pairs), left=("dims", "axis"))
+    print_words(out, _slowness(view))
+    out.print()
+
+
+def _facts(view: "RopeView") -> Iterator[tuple[str, str]]:
+    from ..inspection import number_words
 
     rope = view.rope
-    out.print(f"[bold]RoPE[/bold] of {_escaped('; '.join(view.places))}")
-    tail = f" from channel {rope.rotary_start}" if rope.rotary_start else ""
-    out.print(
-        f"  head_dim {rope.head_dim}, rotary_dim {rope.width}{tail}, θ {rope.rope_theta:g}, pairing {rope.pairing}"
-        f"{', direction -1' if rope.direction < 0 else ''}, context {rope.max_position_embeddings or 'not stated'}"
-    )
-    out.print(f"  scaling {_escaped(_scaling_words(view))}")
+    tail = f", from channel {rope.rotary_start}" if rope.rotary_start else ""
+    yield "width", f"head_dim {rope.head_dim}, rotary_dim {rope.width}{tail}"
+    yield "rope_theta", number_words(rope.rope_theta)
+    yield "pairing", rope.pairing
+    if rope.direction < 0:
+        yield "direction", "-1, the angle is -position·θ_i"
+    yield "context", str(rope.max_position_embeddings or "not stated")
+    yield "scaling", _scaling_words(view)
     if rope.axes.kind != "single":
-        out.print(f"  axes {_escaped(_axes_words(view))}")
-    out.print(
-        f"  magnitude: cos and sin × {view.pairs.cos_sin_factor:.9g}, softmax scale × {view.pairs.softmax_factor:.9g}"
-    )
+        yield "axes", _named_words(rope.to_dict()["axes"], "kind")
+    factors = [number_words(factor) for factor in (view.pairs.cos_sin_factor, view.pairs.softmax_factor)]
+    yield "magnitude", f"cos and sin × {factors[0]}, softmax scale × {factors[1]}"
     if not view.pairs.is_rotation:
-        out.print("  this map is no rotation: the two channels of a pair turn by different angles")
-    columns = ("pair", "dims", "axis", "θ_i (rad/token)", "wavelength", "turns in window", "divisor")
-    table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in table.columns:
-        column.justify = "left" if column.header in ("dims", "axis") else "right"
-        column.no_wrap = True
-    rows = list(view.rows) if all_pairs else list(view.rows[:FIRST_ROWS])
-    for row in rows:
-        table.add_row(*_cells(row))
-    left_out = len(view.rows) - len(rows)
-    if left_out:
-        table.add_row("…", f"{left_out} more", "", "", "", "", "")
-    if view.slowest is not None and view.slowest not in rows:
-        table.add_row(*_cells(view.slowest))
-    out.print(table)
-    out.print(f"  {_slowness(view)}")
-    out.print()
+        yield "not a rotation", "the two channels of a pair turn by different angles; θ_i is the first one's"
+
+
+def _table(view: "RopeView", all_pairs: bool) -> Iterator[tuple[str, ...]]:
+    """Give every row, or the first ones, how many are left out, and the slowest pair on its own."""
+    rows = view.rows
+    if all_pairs or len(rows) <= FIRST_ROWS + 1:
+        yield from map(_cells, rows)
+        return
+    yield from map(_cells, rows[:FIRST_ROWS])
+    yield ("…", f"{len(rows) - FIRST_ROWS} more", "", "", "", "", "")
+    if view.slowest is not None and view.slowest not in rows[:FIRST_ROWS]:
+        yield _cells(view.slowest)
 
 
 def _cells(row: "PairRow") -> tuple[str, ...]:
@@ -107,54 +127,81 @@ def _cells(row: "PairRow") -> tuple[str, ...]:
         str(row.pair),
         f"{row.first}, {row.second}",
         row.axis,
-        f"{row.inv_freq:.10g}" if row.inv_freq else "still",
-        "∞" if row.wavelength is None else f"{row.wavelength:.2f}",
-        "-" if row.turns is None else f"{row.turns:.4f}",
+        f"{row.inv_freq:.8g}" if row.inv_freq else "still",
+        "∞" if row.wavelength is None else _fixed(row.wavelength, 2),
+        _turns(row),
         "-" if row.divisor is None else f"{row.divisor:.6g}",
     )
+
+
+def _turns(row: "PairRow") -> str:
+    if row.turns is None or not row.inv_freq:
+        return "-"
+    return _fixed(row.turns, 4) if row.turns >= 5e-5 else f"{row.turns:.3g}"
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return f"{value:.{decimals}f}" if value < 1e9 else f"{value:.6e}"
 
 
 def _slowness(view: "RopeView") -> str:
     if view.slowest is None or view.slowest.wavelength is None:
         return "No pair turns."
-    words = f"Slowest pair {view.slowest.pair}: one turn in {view.slowest.wavelength:.2f} positions"
+    words = f"Slowest pair {view.slowest.pair}: one turn in {_fixed(view.slowest.wavelength, 2)} positions"
     if view.window is None:
         return f"{words}. No window is known: give --window."
-    words += f", {view.slowest.wavelength / view.window:.2f} windows of {view.window}. "
-    words += f"{view.slower_than_window} of {len(view.rows)} pairs are slower than the window"
+    words += f", {_fixed(view.slowest.wavelength / view.window, 2)} windows of {view.window}. "
+    verb = "is" if view.slower_than_window == 1 else "are"
+    words += f"{view.slower_than_window} of {len(view.rows)} pairs {verb} slower than the window"
     return f"{words}, {view.still} keep still." if view.still else f"{words}."
 
 
 def _scaling_words(view: "RopeView") -> str:
-    data = view.rope.to_dict()["scaling"]
-    words = [data.pop("rope_type")]
-    for name, value in data.items():
-        if value is not None:
-            words.append(f"{name} {f'[{len(value)} numbers]' if isinstance(value, list) else _number(value)}")
-    length = ""
+    words = _named_words(view.rope.to_dict()["scaling"], "rope_type")
     if view.rope.length_dependent:
-        length = f" (resolved for {f'{view.length} tokens' if view.length else 'the trained length or less'})"
-    return ", ".join(words) + length
+        words += f" (resolved for {f'{view.length} tokens' if view.length else 'the trained length or less'})"
+    return words
 
 
-def _number(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+def _named_words(data: dict[str, object], kind: str) -> str:
+    """Write a set of parameters as its kind and what is set in it."""
+    from ..inspection import number_words
+
+    words = [str(data[kind])]
+    for name, value in data.items():
+        if name == kind or value is None:
+            continue
+        if isinstance(value, list):
+            shown = f"[{','.join(map(str, value))}]" if len(value) <= 4 else f"[{len(value)} numbers]"
+        else:
+            shown = number_words(value)
+        words.append(f"{name}={shown}")
+    return ", ".join(words)
 
 
-def _axes_words(view: "RopeView") -> str:
-    data = view.rope.to_dict()["axes"]
-    return ", ".join(f"{name} {value}" if name != "kind" else str(value) for name, value in data.items())
+def _print_nothing(out: "Console", seen: "Inspection", layer: int | None) -> None:
+    from ._output import print_words
 
-
-def _print_sources(out: "Console", seen: "Inspection", part: str | None) -> None:
-    out.print("[bold]Where each value came from[/bold]")
-    for value, origin in seen.model.sources.items():
-        if part is None or value.startswith(f"{part}."):
-            out.print(f"  {_escaped(value)}: {_escaped(origin)}")
+    if any(finding.severity == "error" for finding in seen.findings):
+        print_words(out, "No RoPE could be read: the errors below say why.")
+    else:
+        print_words(out, "No RoPE here." if layer is None else f"No RoPE in layer {layer}.")
     out.print()
 
 
-def _escaped(words: str) -> str:
-    from rich.markup import escape
+def _print_sources(out: "Console", seen: "Inspection", part: str | None) -> None:
+    """Print the origin of every value, under its part and, where they differ, its kind of layer."""
+    from ._output import print_fields, print_words
 
-    return escape(words)
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for value, origin in seen.model.sources.items():
+        owner, _, name = value.rpartition(".")
+        if part is None or value.startswith(f"{part}."):
+            groups.setdefault(owner, []).append((name, origin))
+    if not groups:
+        return
+    out.print("[bold]Where each value came from[/bold]")
+    for owner, rows in groups.items():
+        print_words(out, owner, indent=2)
+        print_fields(out, rows, indent=4)
+    out.print()

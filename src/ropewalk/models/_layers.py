@@ -44,8 +44,19 @@ def read_layers(view: View, arch: Architecture, blocks: Blocks) -> tuple[Layer, 
 def _note_unread_blocks(
     view: View, blocks: Blocks, used: Collection[str | None], kinds: Collection[str | None]
 ) -> None:
-    """Warn of a block by layer type that no layer of the plan belongs to."""
-    there = ", ".join(sorted({kind for kind in kinds if kind})) or "none that the file names"
+    """Warn of a block by layer type that no layer of the plan belongs to, and of keys beside such blocks."""
+    there = ", ".join(sorted({kind for kind in kinds if kind})) or "not named"
+    if blocks.nested and all(label in blocks.nested for label in used):
+        for name, value in blocks.flat.data.items():
+            if value is not None and isinstance(name, str):
+                view.reading.find(
+                    "key-unused",
+                    key=blocks.flat.key(name),
+                    seen=shown(value),
+                    right=f"a key inside one of the blocks {', '.join(blocks.nested)}",
+                    message=f"{blocks.flat.key(name)} stands beside blocks by layer type, which are read alone. Move "
+                    "it into the blocks that it is meant for, or delete it.",
+                )
     for label in blocks.nested:
         if label not in used:
             key = blocks.flat.key(label)
@@ -53,8 +64,8 @@ def _note_unread_blocks(
                 "key-unused",
                 key=key,
                 seen=f"a block for {label}",
-                right=f"one of the layer types: {there}",
-                message=f"{key} belongs to no layer: the layer types are {there}. Add layer_types, or delete the block.",
+                right=f"the type of a layer ({there})",
+                message=f"{key} belongs to no layer: the types are {there}. Add layer_types, or delete the block.",
             )
 
 
@@ -168,7 +179,7 @@ def _kinds(view: View, arch: Architecture) -> list[str | None]:
         reading.find(
             "layers-unknown",
             key=view.key("num_hidden_layers"),
-            seen="absent",
+            seen="no usable number",
             right="the number of layers",
             message="the file does not say how many layers there are; one is described, which stands for all.",
         )
@@ -197,6 +208,9 @@ def _kinds_by_rule(view: View, arch: Architecture, count: int) -> list[str | Non
         if chosen is None:
             return [None] * count
         return [hit if number in chosen else miss for number in range(count)]
+    letters = _lettered(view, rule, count)
+    if letters is not None:
+        return letters
     try:
         key = view.first(rule.get("keys", ()))
         period = (view.whole(key) if key else None) or rule["default"]
@@ -210,6 +224,16 @@ def _kinds_by_rule(view: View, arch: Architecture, count: int) -> list[str | Non
     if rule.get("last") and kinds:
         kinds[-1] = rule["last"]
     return kinds
+
+
+def _lettered(view: View, rule: Mapping[str, Any], count: int) -> list[str | None] | None:
+    """Give the types of a pattern written in letters, L local and G global ("LLLG", EXAONE 4); None for any other."""
+    key = view.first(rule.get("keys", ()))
+    pattern = view.data[key] if key else None
+    if not isinstance(pattern, str) or not 0 < len(pattern) <= MAX_LAYERS or set(pattern) - {"L", "G"}:
+        return None
+    view.reading.source("layer_types", view.key(key or ""))
+    return [rule["hit"] if pattern[number % len(pattern)] == "G" else rule["miss"] for number in range(count)]
 
 
 def _kinds_by_ratio(view: View, rule: Mapping[str, Any], count: int) -> list[str | None]:

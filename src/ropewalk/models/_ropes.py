@@ -216,7 +216,7 @@ def _read_rope(view: View, blocks: Blocks, arch: Architecture, label: str | None
 
 
 def _top_original(view: View, block: View, arch: Architecture) -> tuple[int, str] | None:
-    """Give L0 and its origin where it stands outside the block; a class default counts only where the block has none."""
+    """Give L0 and its origin where it stands outside the block; a class default only where the block has none."""
     length, origin = size(view, arch, "original_max_position_embeddings", at_most=MAX_POSITION)
     if length is None or (origin.startswith("default") and "original_max_position_embeddings" in block):
         return None
@@ -337,7 +337,7 @@ def _rotary_dim(
     reading = view.reading
     name = view.first((*arch.rotary_dim_keys, *(() if arch.ignore_rotary_dim else ROTARY_DIM_KEYS)))
     stated = None if name is None else view.whole(name)
-    by_fraction = None if fraction is None or arch.ignore_partial else int(width * fraction)
+    by_fraction = None if fraction is None or arch.ignore_partial else int(min(width * fraction, MAX_POSITION))
     from_default = fraction_origin.startswith("default")
     if stated is not None and name is not None:
         if by_fraction is not None and by_fraction != stated and not from_default:
@@ -358,7 +358,7 @@ def _rotary_dim(
                 key=view.key("partial_rotary_factor"),
                 seen="absent",
                 right=f"{fraction:g}, the default of {arch.config_class}",
-                message=f"there is no partial_rotary_factor: {fraction:g}, the default of {arch.config_class}, is taken.",
+                message=f"partial_rotary_factor is absent: the default of {arch.config_class}, {fraction:g}, is taken.",
             )
     elif arch.rotary_dim is not None:
         rotary_dim, origin = arch.rotary_dim, arch.described()

@@ -181,7 +181,7 @@ def _missing(block: Block, name: str) -> UnreadableError:
         key=block.view.key(name),
         seen="absent" if name not in block.view.data else "null",
         right=f"a value for {name}",
-        message=f"{block.spelled!r} scaling needs {name}, and {block.view.path or 'the block'} does not give it. Add it.",
+        message=f"{block.spelled!r} scaling needs {name}, which {block.view.path or 'the file'} does not give. Add it.",
     )
 
 
@@ -207,6 +207,14 @@ def _original_length(block: Block, *, may_default: bool = True) -> tuple[int, bo
                 "takes the outer one, engines that read the block take the other. Make them equal.",
             )
         block.reading.source("original_max_position_embeddings", outer[1], block.label)
+        if outer[1].startswith("default"):
+            block.reading.find(
+                "class-default",
+                key=block.view.key("original_max_position_embeddings"),
+                seen="absent",
+                right=f"{outer[0]}, the {outer[1]}",
+                message=f"there is no original_max_position_embeddings: {outer[0]}, the {outer[1]}, is taken.",
+            )
         return outer[0], True
     if inner is not None:
         block.taken("original_max_position_embeddings")
@@ -347,7 +355,22 @@ def _yarn(block: Block) -> Scaling:
         scale_softmax=block.scale_softmax,
     )
     _note_magnitudes(block, scaling)
+    _note_bounds(block, scaling)
     return scaling
+
+
+def _note_bounds(block: Block, scaling: Yarn) -> None:
+    low, high = (0, 1) if scaling.factor == 1 else scaling.bounds(block.rope_theta, block.rotary_dim)
+    if low != high:
+        return
+    block.reading.find(
+        "ramp-empty",
+        key=block.view.key("beta_slow"),
+        seen=f"both bounds of the ramp at pair {low:g}",
+        right=f"a hard step behind pair {low:g}",
+        message=f"the ramp starts and ends at pair {low:g}, so there is none: pairs are kept or divided by the whole "
+        "factor. Code that does not guard the difference of the bounds divides by zero.",
+    )
 
 
 def _truncate(block: Block) -> bool:
@@ -497,7 +520,8 @@ def _longrope(block: Block) -> Scaling:
             "Phi-3.5-MoE's code and vLLM; other engines ignore them and take sqrt(1 + ln s / ln L0).",
         )
     return LongRope(
-        **lists,
+        short_factor=lists["short_factor"],
+        long_factor=lists["long_factor"],
         original_max_position_embeddings=original,
         factor=factor,
         attention_factor=attention_factor,
@@ -520,6 +544,16 @@ def _llama3(block: Block) -> Scaling:
     factor = _required(block, "factor", above=0)
     _check_below_one(block, factor)
     original, _ = _original_length(block, may_default=False)
+    if low == high:
+        block.reading.find(
+            "ramp-empty",
+            key=block.view.key("high_freq_factor"),
+            seen=f"low_freq_factor = high_freq_factor = {low:g}",
+            right=f"a hard step at a wavelength of {original / low:g} positions",
+            message=f"low_freq_factor and high_freq_factor are both {low:g}, so there is no ramp: pairs are kept or "
+            "divided by the whole factor. The formula divides by their difference; code without a guard gets NaN on a "
+            "pair that lies on the border.",
+        )
     return Llama3(factor=factor, low_freq_factor=low, high_freq_factor=high, original_max_position_embeddings=original)
 
 

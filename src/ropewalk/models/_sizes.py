@@ -27,8 +27,21 @@ def size(view: View, arch: Architecture, name: str, *, at_most: int) -> tuple[in
     if spelling is not None:
         return view.whole(spelling, at_most=at_most), view.key(spelling)
     if name in arch.defaults:
+        if name != "original_max_position_embeddings":
+            _note_default(view, arch, name, int(arch.defaults[name]))
         return int(arch.defaults[name]), arch.described()
     return None, "missing"
+
+
+def _note_default(view: View, arch: Architecture, name: str, value: int) -> None:
+    view.reading.find(
+        "class-default",
+        key=view.key(name),
+        seen="absent",
+        right=f"{value}, the default of {arch.config_class}",
+        message=f"there is no {view.key(name)}: {value}, the default of {arch.config_class}, is taken. The checkpoint "
+        "may have another.",
+    )
 
 
 def head_dim(view: View, arch: Architecture, keys: tuple[str, ...], label: str | None) -> tuple[int, str]:
@@ -43,6 +56,7 @@ def head_dim(view: View, arch: Architecture, keys: tuple[str, ...], label: str |
         default = next((arch.defaults[key] for key in keys if key in arch.defaults), None)
         if default is not None:
             width, origin = int(default), arch.described()
+            _note_default(view, arch, keys[0], width)
         else:
             width, origin = _from_heads(view, arch)
     if width > MAX_HEAD_DIM:

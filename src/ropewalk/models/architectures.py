@@ -129,10 +129,10 @@ def architecture(model_type: object, config: Mapping[str, Any] | None = None) ->
 
 
 def _variant(variants: list[dict[str, Any]], config: Mapping[str, Any]) -> int | None:
-    """Choose the first variant whose "when" holds: keys that must be present, or equal to a given value."""
+    """Choose the first variant whose "when" holds: keys that must have a given value."""
     for number, variant in enumerate(variants):
         if all(
-            (config.get(key) is not None) == value if isinstance(value, bool) else config.get(key) == value
+            config.get(key) == value and isinstance(config.get(key), bool) == isinstance(value, bool)
             for key, value in variant["when"].items()
         ):
             return number
@@ -149,16 +149,7 @@ def _architecture(model_type: str, variant: int | None) -> Architecture:
     unknown = set(entry) - known
     if unknown:
         raise RopewalkError(f"architectures.json: {model_type} has unknown keys {', '.join(sorted(unknown))}.")
-    for name in (
-        "theta_keys",
-        "rotary_dim_keys",
-        "head_dim_keys",
-        "off_kinds",
-        "skip_kinds",
-        "block_keys",
-        "unused",
-        "toggle",
-    ):
+    for name in _LISTS:
         entry[name] = tuple(entry.get(name, ()))
     entry["keys"] = {name: tuple(spellings) for name, spellings in entry.get("keys", {}).items()}
     entry["labels"] = {name: _label(label) for name, label in entry.get("labels", {}).items()}

@@ -175,7 +175,7 @@ def _read_part(part: _Part, reading: Reading) -> tuple[tuple[Layer, ...], str | 
             key=view.key("model_type"),
             seen=shown(part.model_type),
             right="what is described is the nearest RoPE",
-            message=f"{part.model_type}: {arch.remark}",
+            message=f"{part.model_type}: {arch.remark}.",
         )
     words = arch.positions or _switched_off(view, arch)
     if words is None and not arch.known:

@@ -1,15 +1,18 @@
 """A whole model: its parts, their layers, and the ropes that they use."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._checks import MAX_LAYERS, fields_from_dict, fields_to_dict, items, real, shown, truth, whole
+from .._checks import MAX_LAYERS, check_schema, fields_from_dict, fields_to_dict, items, real, shown, truth, whole
 from ..errors import RopewalkError
 from ..findings import Finding
 from ..rope import Rope
 
 SCHEMA = "ropewalk.model/1"
+LAYER_SCHEMA = "ropewalk.layer/1"
+_LISTED = 8  # ropes that an error names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,9 @@ class QueryScale:
         attn_scale: s.
         floor_scale: positions between two steps.
         offset: added to the position.
+
+    >>> round(QueryScale(attn_scale=0.1, floor_scale=8192, offset=1).at(20000), 9)
+    1.109861229
     """
 
     attn_scale: float
@@ -33,6 +39,11 @@ class QueryScale:
         object.__setattr__(self, "attn_scale", real("attn_scale", self.attn_scale))
         object.__setattr__(self, "floor_scale", real("floor_scale", self.floor_scale, above=0))
         object.__setattr__(self, "offset", whole("offset", self.offset))
+
+    def at(self, position: float) -> float:
+        """Give the factor on the query at a position (tokens, at least -offset)."""
+        position = real("position", position, at_least=-self.offset)
+        return 1.0 + self.attn_scale * math.log1p(math.floor((position + self.offset) / self.floor_scale))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +56,12 @@ class Layer:
         kind: the layer type that the config gives ("sliding_attention"), or None.
         query_scale: a temperature of the queries that depends on the position, or None.
         output_inverse: whether the attention output is turned back by the query's position (DeepSeek-V4).
+
+    Raises:
+        RopewalkError: for ropes that are no Rope, or fields of another kind.
+
+    >>> Layer(ropes={"attention": Rope(head_dim=64, rope_theta=10000.0, pairing="half")}).rope.width
+    64
     """
 
     ropes: Mapping[str, Rope] = field(default_factory=dict)
@@ -52,14 +69,27 @@ class Layer:
     query_scale: QueryScale | None = None
     output_inverse: bool = False
 
+    def __post_init__(self) -> None:
+        ropes = dict(_mapping("a layer's ropes", self.ropes))
+        for use, rope in ropes.items():
+            if not isinstance(rope, Rope):
+                raise RopewalkError(f"a layer's {use} rope must be a Rope, got {shown(rope)}.")
+        object.__setattr__(self, "ropes", ropes)
+        if self.kind is not None and not isinstance(self.kind, str):
+            raise RopewalkError(f"a layer's kind must be a word or null, got {shown(self.kind)}.")
+        if self.query_scale is not None and not isinstance(self.query_scale, QueryScale):
+            raise RopewalkError(f"a layer's query_scale must be a QueryScale or None, got {shown(self.query_scale)}.")
+        truth("output_inverse", self.output_inverse)
+
     @property
     def rope(self) -> Rope | None:
         """The rope of the attention itself, or None where the layer has none."""
         return self.ropes.get("attention")
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the layer as plain values, its ropes whole."""
+        """Give the layer as plain values for JSON, its ropes whole; from_dict reads it back."""
         return {
+            "schema": LAYER_SCHEMA,
             "ropes": {use: rope.to_dict() for use, rope in self.ropes.items()},
             "kind": self.kind,
             "query_scale": None if self.query_scale is None else fields_to_dict(self.query_scale),
@@ -68,18 +98,18 @@ class Layer:
 
     @classmethod
     def from_dict(cls, data: object) -> "Layer":
-        """Build a layer from what to_dict gives."""
-        given = fields_from_dict(cls, data, "a layer")
+        """Build a layer from what to_dict gives.
+
+        Raises:
+            RopewalkError: for another schema, unknown keys, or values out of range.
+        """
+        check_schema(data, LAYER_SCHEMA, "a layer")
+        given = fields_from_dict(cls, data, "a layer", ignore=("schema",))
         ropes = _mapping("a layer's ropes", given.get("ropes", {}))
-        kind, scale = given.get("kind"), given.get("query_scale")
-        if kind is not None and not isinstance(kind, str):
-            raise RopewalkError(f"a layer's kind must be a word or null, got {shown(kind)}.")
-        return cls(
-            ropes={use: Rope.from_dict(rope) for use, rope in ropes.items()},
-            kind=kind,
-            query_scale=None if scale is None else QueryScale(**fields_from_dict(QueryScale, scale, "a query_scale")),
-            output_inverse=truth("output_inverse", given.get("output_inverse", False)),
-        )
+        given["ropes"] = {use: Rope.from_dict(rope) for use, rope in ropes.items()}
+        if given.get("query_scale") is not None:
+            given["query_scale"] = QueryScale(**fields_from_dict(QueryScale, given["query_scale"], "a query_scale"))
+        return cls(**given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +123,14 @@ class Model:
         positions: by part, what a part that has no RoPE uses ("learned absolute", "ALiBi" …).
         findings: what a user should know.
         sources: by value ("text.rope_theta"), the key it came from, "default of <class>", or "missing".
+
+    Raises:
+        RopewalkError: for more than 10,000 layers in a part, or fields of another kind.
+
+    >>> rope = Rope(head_dim=64, rope_theta=10000.0, pairing="half")
+    >>> model = Model(parts={"text": (Layer(ropes={"attention": rope}), Layer())})
+    >>> model.rope == rope, len(model.layers), Model.from_dict(model.to_dict()) == model
+    (True, 2, True)
     """
 
     parts: Mapping[str, tuple[Layer, ...]]
@@ -103,9 +141,25 @@ class Model:
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, layers in self.parts.items():
-            if len(layers) > MAX_LAYERS:
-                raise RopewalkError(f"part {name} may have at most {MAX_LAYERS} layers, got {len(layers)}.")
+        parts: dict[str, tuple[Layer, ...]] = {}
+        for name, layers in _mapping("parts", self.parts).items():
+            parts[name] = items(f"part {name}: layers", layers, at_most=MAX_LAYERS)
+            for layer in parts[name]:
+                if not isinstance(layer, Layer):
+                    raise RopewalkError(f"part {name} must hold Layers, got {shown(layer)}.")
+        findings = items("findings", self.findings)
+        for finding in findings:
+            if not isinstance(finding, Finding):
+                raise RopewalkError(f"findings must hold Findings, got {shown(finding)}.")
+        if not isinstance(self.target, str) or not isinstance(self.model_type, str | None):
+            raise RopewalkError(
+                "a model's target must be a word and its model_type a word or null, got "
+                f"{shown(self.target)} and {shown(self.model_type)}."
+            )
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "findings", findings)
+        object.__setattr__(self, "positions", _words("positions", self.positions))
+        object.__setattr__(self, "sources", _words("sources", self.sources))
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -134,7 +188,8 @@ class Model:
             first: dict[Rope, str] = {}
             for part, layer, use, rope in self.uses():
                 first.setdefault(rope, f"{part} layer {layer} {use}")
-            listed = "; ".join(f"{place}: θ={rope.rope_theta:g}, width {rope.width}" for rope, place in first.items())
+            places = [f"{place}: θ={rope.rope_theta:g}, width {rope.width}" for rope, place in first.items()]
+            listed = "; ".join(places[:_LISTED]) + ("; …" if len(places) > _LISTED else "")
             raise RopewalkError(
                 f"the model has {len(ropes)} ropes ({listed}); take one from model.ropes or model.parts[…][layer].rope."
             )
@@ -174,45 +229,35 @@ class Model:
         Raises:
             RopewalkError: for another schema, unknown or missing keys, or values out of range.
         """
+        check_schema(data, SCHEMA, "a model")
         given = fields_from_dict(cls, data, "a model", ignore=("schema",))
-        schema = data.get("schema") if isinstance(data, Mapping) else None
-        if schema != SCHEMA:
-            raise RopewalkError(f"a model's schema must be {SCHEMA!r}, got {shown(schema)}.")
-        model_type, target = given.get("model_type"), given.get("target", "")
-        if not isinstance(target, str) or not isinstance(model_type, str | None):
-            raise RopewalkError("a model's model_type and target must be words.")
-        return cls(
-            parts={name: _unpacked(name, part) for name, part in _mapping("parts", given["parts"]).items()},
-            model_type=model_type,
-            target=target,
-            positions=_words("positions", given.get("positions", {})),
-            findings=tuple(Finding.from_dict(entry) for entry in items("findings", given.get("findings", []))),
-            sources=_words("sources", given.get("sources", {})),
-        )
+        given["parts"] = {name: _unpacked(name, part) for name, part in _mapping("parts", given["parts"]).items()}
+        given["findings"] = tuple(Finding.from_dict(entry) for entry in items("findings", given.get("findings", [])))
+        return cls(**given)
 
 
 def _packed(layers: tuple[Layer, ...]) -> dict[str, Any]:
-    numbers: dict[int, int] = {}
+    numbers: dict[tuple[Any, ...], int] = {}
     distinct: list[Layer] = []
     plan = []
     for layer in layers:
-        if id(layer) not in numbers:
-            known = next((n for n, other in enumerate(distinct) if other == layer), None)
-            if known is None:
-                known = len(distinct)
-                distinct.append(layer)
-            numbers[id(layer)] = known
-        plan.append(numbers[id(layer)])
+        key = (tuple(layer.ropes.items()), layer.kind, layer.query_scale, layer.output_inverse)
+        if key not in numbers:
+            numbers[key] = len(distinct)
+            distinct.append(layer)
+        plan.append(numbers[key])
     return {"layers": [layer.to_dict() for layer in distinct], "plan": plan}
 
 
 def _unpacked(name: str, part: object) -> tuple[Layer, ...]:
     given = _mapping(f"part {name}", part)
     if set(given) != {"layers", "plan"}:
-        raise RopewalkError(f"part {name} must hold layers and plan, got {', '.join(map(str, given)) or 'nothing'}.")
+        raise RopewalkError(f"part {name} must hold layers and plan, got {shown(list(given))}.")
     distinct = [Layer.from_dict(layer) for layer in items("layers", given["layers"], at_most=MAX_LAYERS)]
     plan = items("plan", given["plan"], at_most=MAX_LAYERS)
-    return tuple(distinct[whole("plan", number, at_most=len(distinct) - 1)] for number in plan)
+    if plan and not distinct:
+        raise RopewalkError(f"part {name} has a plan of {len(plan)} layers and no layer to take, got layers [].")
+    return tuple(distinct[whole(f"part {name}: plan", number, at_most=len(distinct) - 1)] for number in plan)
 
 
 def _mapping(what: str, value: object) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ class Ntk:
     - ``"base"``: theta·s and nothing else. Source: diffusers' `ntk_factor`.
 
     >>> Ntk(factor=50.0).frequencies(20000.0, 96).inv_freq.round(9).tolist()[:2]
-    [1.0, 0.748602178]
+    [1.0, 0.74859498]
     """
 
     factor: float

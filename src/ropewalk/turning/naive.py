@@ -1,11 +1,12 @@
 """The truth: NumPy float64, written to be read, that every faster path is tested against."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import shown, whole
+from .._checks import MAX_POSITION, shown, whole
 from ..errors import RopewalkError
 from ..pairs import Pairs
 from ..rope import Rope
@@ -20,11 +21,13 @@ def tables(
 
     Args:
         rope: a description whose pairs are rotations.
-        position_ids: [S], [B, S], or [A, B, S] for a rope with A axes; integers of any sign, or floats.
+        position_ids: [S], [B, S], or [A, B, S] for a rope with A axes (M-RoPE takes [S] and [B, S] too, for text:
+            one position on every axis); integers of any sign up to 2^53, or floats.
         length: tokens in the sequence, one int or one a row [B]; needed by dynamic NTK and LongRoPE, unused by others.
 
     Returns:
-        (cos, sin), each [..., S, P] float64.
+        (cos, sin), each [S, P] or [B, S, P] float64. An angle is a float64 product: off by at most its own size
+        times 2^-53 radians.
 
     Raises:
         RopewalkError: for positions of the wrong shape, a missing length, or a map that is no rotation.
@@ -33,12 +36,12 @@ def tables(
     >>> cos.shape, round(float(cos[1, 1]), 9)
     ((2, 2), 0.540302306)
     """
-    rows = _resolve(rope, _positions(rope, position_ids), length)
-    if not all(pairs.is_rotation for pairs, _ in rows):
-        raise RopewalkError("this map turns the two channels of a pair by different angles: it has no single cos, sin.")
-    cos = [np.cos(_angles(pairs, ids, pairs.inv_freq)) * pairs.cos_sin_factor for pairs, ids in rows]
-    sin = [np.sin(_angles(pairs, ids, pairs.inv_freq)) * pairs.cos_sin_factor for pairs, ids in rows]
-    return _joined(cos, rows), _joined(sin, rows)
+    ids, lengths = _positions(rope, position_ids), _lengths(rope, length)
+    if not isinstance(lengths, list):
+        return _cos_sin(rope.pairs(lengths), ids)
+    by_row = _by_row(ids, len(lengths))
+    rows = [_cos_sin(rope.pairs(entry), by_row[:, b]) for b, entry in enumerate(lengths)]
+    return np.stack([cos for cos, _ in rows]), np.stack([sin for _, sin in rows])
 
 
 def rotate(
@@ -48,7 +51,8 @@ def rotate(
 
     Args:
         x: [..., S, H, D]; channels outside the rotated ones pass through unchanged.
-        position_ids: [S], [B, S], or [A, B, S] for a rope with A axes; integers of any sign, or floats.
+        position_ids: [S], [B, S], or [A, B, S] for a rope with A axes (M-RoPE takes [S] and [B, S] too, for text:
+            one position on every axis); integers of any sign up to 2^53, or floats.
         rope: the description; its head_dim is D.
         inverse: undo it: multiply by R transposed, divided by g.
         length: tokens in the sequence, one int or one a row [B]; needed by dynamic NTK and LongRoPE, unused by others.
@@ -62,10 +66,10 @@ def rotate(
     Source: Su et al. 2021, RoFormer, equation 34.
 
     >>> rope = Rope(head_dim=2, rope_theta=1.0, pairing="half")
-    >>> rotate([[[1.0, 0.0]]], [math.pi / 2], rope).round(12).tolist()
+    >>> rotate([[[1.0, 0.0]]], [np.pi / 2], rope).round(12).tolist()
     [[[0.0, 1.0]]]
     """
-    x = np.asarray(x, dtype=np.float64)
+    x = _numbers("x", x).astype(np.float64)
     if x.ndim < 3 or x.shape[-1] != rope.head_dim:
         raise RopewalkError(f"x must be [..., seq, heads, head_dim={rope.head_dim}], got shape {list(x.shape)}.")
     ids = _positions(rope, position_ids)
@@ -76,12 +80,17 @@ def rotate(
             f"{f' or [batch={x.shape[-4]}, seq={x.shape[-3]}]' if x.ndim > 3 else ''}, with a leading axis for a rope "
             "with several axes."
         )
-    rows = _resolve(rope, ids, length)
-    if len(rows) > 1 and (x.ndim < 4 or x.shape[-4] != len(rows)):
-        raise RopewalkError(f"a length for each of {len(rows)} rows needs x with as many rows, got {list(x.shape)}.")
-    if len(rows) == 1:
-        return _turned(x, *rows[0], inverse)
-    return np.stack([_turned(x[..., b, :, :, :], *row, inverse) for b, row in enumerate(rows)], axis=-4)
+    lengths = _lengths(rope, length)
+    if not isinstance(lengths, list):
+        return _turned(x, rope.pairs(lengths), ids, inverse)
+    if x.ndim < 4 or x.shape[-4] != len(lengths):
+        raise RopewalkError(
+            f"length must be one int or one a row of x [..., batch, seq, heads, head_dim], got {len(lengths)} lengths "
+            f"for x {list(x.shape)}."
+        )
+    by_row = _by_row(ids, len(lengths))
+    turned = [_turned(x[..., b, :, :, :], rope.pairs(entry), by_row[:, b], inverse) for b, entry in enumerate(lengths)]
+    return np.stack(turned, axis=-4)
 
 
 def score(q: ArrayLike, k: ArrayLike, m: ArrayLike, n: ArrayLike, rope: Rope, *, length: int | None = None) -> float:
@@ -97,6 +106,9 @@ def score(q: ArrayLike, k: ArrayLike, m: ArrayLike, n: ArrayLike, rope: Rope, *,
 
     Returns:
         The dot product of the two turned vectors; not divided by sqrt(D), softmax_factor not applied.
+
+    Raises:
+        RopewalkError: for a vector that is not [D], a position of the wrong shape, or a missing length.
 
     >>> rope = Rope(head_dim=8, rope_theta=10000.0, pairing="interleaved")
     >>> q, k = [1, 0, 0.5, 0.5, 1, -1, 0.25, 0], [0, 1, 1, 0, 0.5, 0.5, 0, 0.25]
@@ -125,16 +137,24 @@ def score_from_distance(
         rope: a description whose pairs are rotations.
         length: tokens in the sequence, for dynamic NTK and LongRoPE.
 
+    Raises:
+        RopewalkError: as score does, and for a map that is no rotation.
+
+    Source: Su et al. 2021, RoFormer, equation 16.
+
     >>> rope = Rope(head_dim=8, rope_theta=10000.0, pairing="interleaved")
     >>> q, k = [1, 0, 0.5, 0.5, 1, -1, 0.25, 0], [0, 1, 1, 0, 0.5, 0.5, 0, 0.25]
     >>> round(score_from_distance(q, k, 5, rope), 9)
     -0.709554095
     """
     q, k = _vector(q, rope), _vector(k, rope)
-    [(pairs, ids)] = _resolve(rope, _positions(rope, _one_position(distance, rope)), length)
+    ids, one_length = _positions(rope, _one_position(distance, rope)), _lengths(rope, length)
+    if isinstance(one_length, list):
+        raise RopewalkError(f"length must be one whole number here, got {shown(length)}.")
+    pairs = rope.pairs(one_length)
     if not pairs.is_rotation:
         raise RopewalkError("this map is no rotation: its scores do not depend on the distance alone.")
-    phi = _angles(pairs, ids, pairs.inv_freq).reshape(-1)
+    phi = _angles(ids, pairs.axis, pairs.inv_freq).reshape(-1)
     straight = q[pairs.first] * k[pairs.first] + q[pairs.second] * k[pairs.second]
     cross = q[pairs.first] * k[pairs.second] - q[pairs.second] * k[pairs.first]
     still = np.setdiff1d(np.arange(rope.head_dim), np.concatenate([pairs.first, pairs.second]))
@@ -144,12 +164,16 @@ def score_from_distance(
 
 def _positions(rope: Rope, position_ids: ArrayLike) -> NDArray[np.float64]:
     """Give positions as [A, ..., S] float64."""
-    ids = np.asarray(position_ids)
-    if ids.dtype.kind not in "iuf" or ids.ndim == 0:
-        raise RopewalkError(f"position_ids must be an array of integers or floats, got {shown(position_ids)}.")
-    ids = ids.astype(np.float64)
+    ids = _numbers("position_ids", position_ids)
+    if ids.dtype.kind in "iu" and ids.size and (ids.max() > MAX_POSITION or ids.min() < -MAX_POSITION):
+        raise RopewalkError(
+            f"integer position_ids must lie within ±2^53 = {MAX_POSITION}, beyond which float64 skips integers, got "
+            f"{ids.min()} to {ids.max()}."
+        )
+    with np.errstate(over="ignore"):
+        ids = ids.astype(np.float64)
     if not np.isfinite(ids).all():
-        raise RopewalkError("position_ids must be finite.")
+        raise RopewalkError(f"position_ids must be finite, got {shown(ids[~np.isfinite(ids)][0].item())}.")
     axes = rope.axes.num_axes
     if axes == 1 and ids.ndim <= 2:
         return ids[None]
@@ -161,37 +185,69 @@ def _positions(rope: Rope, position_ids: ArrayLike) -> NDArray[np.float64]:
     raise RopewalkError(f"position_ids must be {expected} for this rope, got shape {list(ids.shape)}.")
 
 
-def _resolve(rope: Rope, ids: NDArray[np.float64], length: Length) -> list[tuple[Pairs, NDArray[np.float64]]]:
-    """Give the pairs with the positions they serve: one entry, or one for each row where lengths differ by row."""
-    if length is None or isinstance(length, int | np.integer):
-        if length is None and rope.length_dependent:
+def _numbers(what: str, values: ArrayLike) -> NDArray[Any]:
+    """Give values as an array of real numbers; text, booleans, complex numbers and ragged lists are refused."""
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError):  # ragged lists; torch tensors that NumPy cannot see
+        array = None
+    if array is None or (array.dtype.kind not in "iuf" and "float" not in array.dtype.name):
+        raise RopewalkError(
+            f"{what} must be an array of integers or floats, got {shown(values)}. A torch tensor must be detached, on "
+            "the CPU and not bfloat16."
+        )
+    return array
+
+
+def _lengths(rope: Rope, length: Length) -> int | list[int] | None:
+    """Check length: None, one whole number, or a list of one for each row."""
+    if length is None:
+        if rope.length_dependent:
             raise RopewalkError(
                 f"{rope.scaling.rope_type} scaling depends on the length of the sequence: pass length=, the number of "
                 "tokens (one int, or one a row)."
             )
-        return [(rope.pairs(None if length is None else int(length)), ids)]
-    lengths = [whole("length", entry) for entry in np.asarray(length).reshape(-1).tolist()]
-    if ids.ndim == 3 and ids.shape[1] not in (1, len(lengths)):
-        raise RopewalkError(f"length must be one int or one a row, got {len(lengths)} for {ids.shape[1]} rows.")
+        return None
+    given = _numbers("length", length)
+    if given.ndim > 1 or given.size == 0:
+        raise RopewalkError(f"length must be one whole number or a list of one a row, got {shown(length)}.")
+    if given.ndim == 0:
+        return whole("length", given.item())
+    return [whole("length", entry) for entry in given.tolist()]
+
+
+def _by_row(ids: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Give positions [A, S] or [A, B, S] as [A, count, S]."""
     by_row = ids if ids.ndim == 3 else ids[:, None]
-    by_row = np.broadcast_to(by_row, (by_row.shape[0], len(lengths), by_row.shape[2]))
-    return [(rope.pairs(entry), by_row[:, b]) for b, entry in enumerate(lengths)]
+    if by_row.shape[1] not in (1, count):
+        raise RopewalkError(f"length must be one int or one a row, got {count} for {by_row.shape[1]} rows.")
+    return np.broadcast_to(by_row, (by_row.shape[0], count, by_row.shape[2]))
 
 
-def _angles(pairs: Pairs, ids: NDArray[np.float64], inv_freq: NDArray[np.float64]) -> NDArray[np.float64]:
+def _angles(ids: NDArray[np.float64], axis: NDArray[np.int64], inv_freq: NDArray[np.float64]) -> NDArray[np.float64]:
     """Multiply positions [A, ..., S] and frequencies [P] to angles [..., S, P] in radians."""
-    return np.moveaxis(ids[pairs.axis], 0, -1) * inv_freq
+    with np.errstate(over="ignore"):
+        angles = np.moveaxis(ids[axis], 0, -1) * inv_freq
+    if not np.isfinite(angles).all():
+        raise RopewalkError("a position times a frequency leaves float64: give smaller positions.")
+    return angles
 
 
-def _joined(parts: list[NDArray[np.float64]], rows: list[tuple[Pairs, NDArray[np.float64]]]) -> NDArray[np.float64]:
-    return parts[0] if len(rows) == 1 else np.stack(parts)
+def _cos_sin(pairs: Pairs, ids: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if not pairs.is_rotation:
+        raise RopewalkError(
+            "this map turns the two channels of a pair by different angles, so that it has no single cos and sin; "
+            "use rotate."
+        )
+    angles = _angles(ids, pairs.axis, pairs.inv_freq)
+    return np.cos(angles) * pairs.cos_sin_factor, np.sin(angles) * pairs.cos_sin_factor
 
 
 def _turned(x: NDArray[np.float64], pairs: Pairs, ids: NDArray[np.float64], inverse: bool) -> NDArray[np.float64]:
-    first_angle = _angles(pairs, ids, pairs.inv_freq)[..., None, :]
+    first_angle = _angles(ids, pairs.axis, pairs.inv_freq)[..., None, :]
     second_angle = first_angle
     if pairs.second_inv_freq is not None:
-        second_angle = _angles(pairs, ids, pairs.second_inv_freq)[..., None, :]
+        second_angle = _angles(ids, pairs.axis, pairs.second_inv_freq)[..., None, :]
     g = pairs.cos_sin_factor
     a, b = x[..., pairs.first], x[..., pairs.second]
     out = x.copy()
@@ -199,16 +255,17 @@ def _turned(x: NDArray[np.float64], pairs: Pairs, ids: NDArray[np.float64], inve
         out[..., pairs.first] = g * (a * np.cos(first_angle) - b * np.sin(first_angle))
         out[..., pairs.second] = g * (b * np.cos(second_angle) + a * np.sin(second_angle))
         return out
-    determinant = g * np.cos(first_angle - second_angle)
-    if np.any(np.abs(determinant) < 1e-9):
+    between = np.cos(first_angle - second_angle)  # the map's determinant is g² times this; 1 for a rotation
+    if np.any(np.abs(between) < 1e-9):
         raise RopewalkError("this map has no inverse at these positions: its two angles differ by a quarter turn.")
+    determinant = g * between
     out[..., pairs.first] = (a * np.cos(second_angle) + b * np.sin(first_angle)) / determinant
     out[..., pairs.second] = (b * np.cos(first_angle) - a * np.sin(second_angle)) / determinant
     return out
 
 
 def _vector(values: ArrayLike, rope: Rope) -> NDArray[np.float64]:
-    vector = np.asarray(values, dtype=np.float64)
+    vector = _numbers("a vector", values).astype(np.float64)
     if vector.shape != (rope.head_dim,):
         raise RopewalkError(f"a vector must have head_dim={rope.head_dim} numbers, got shape {list(vector.shape)}.")
     return vector
@@ -216,7 +273,7 @@ def _vector(values: ArrayLike, rope: Rope) -> NDArray[np.float64]:
 
 def _one_position(position: ArrayLike, rope: Rope) -> NDArray[np.float64]:
     """Give one token's position as [1, 1], or [A, 1, 1] for a rope with several axes."""
-    value = np.asarray(position, dtype=np.float64)
+    value = _numbers("a position", position)
     axes = rope.axes.num_axes
     if value.ndim == 0 and (axes == 1 or rope.axes.kind == "sections"):
         return value.reshape(1, 1)
