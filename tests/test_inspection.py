@@ -44,7 +44,7 @@ def test_every_pair_is_measured_against_the_window():
 def test_window_is_the_models_context_unless_given():
     assert inspect(llama()).views[0].window == 2048
     assert inspect(llama(), window=16).views[0].window == 16
-    (view,) = inspect(llama(max_position_embeddings=None)).views
+    view = view_rope(Rope(head_dim=8, rope_theta=10000.0, pairing="half"))
     assert (view.window, view.slower_than_window) == (None, None)
     assert {row.turns for row in view.rows} == {None}
 
@@ -151,7 +151,7 @@ def test_proportional_divides_what_turns_and_its_still_pairs_have_no_wavelength(
     assert [row.wavelength for row in view.rows[4:]] == [None] * 4
     assert view.still == 4
     assert view.slowest == view.rows[3]
-    assert view.slower_than_window == 2  # wavelengths 25, 79, 251, 795: a still pair is counted apart
+    assert view.slower_than_window == 3  # of the wavelengths 25, 79, 251, 795; still pairs are counted apart
 
 
 def test_length_changes_a_rope_that_depends_on_it_and_no_other():
@@ -161,7 +161,9 @@ def test_length_changes_a_rope_that_depends_on_it_and_no_other():
     trained, longer = view_rope(dynamic), view_rope(dynamic, length=8192)
     assert (trained.length, longer.length) == (None, 8192)
     assert {row.divisor for row in trained.rows} == {1}
-    assert longer.rows[-1].divisor == pytest.approx(7)  # the base is raised so that the last pair slows by s·L/L0 - s + 1
+    assert longer.rows[-1].divisor == pytest.approx(
+        7
+    )  # the base is raised so that the last pair slows by s·L/L0 - s + 1
     plain = view_rope(dynamic.replace(scaling=Linear(factor=1.0)), length=8192)
     assert plain.length is None
     assert {row.divisor for row in plain.rows} == {1}

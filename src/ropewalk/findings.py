@@ -49,6 +49,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "map-outside-scope": ("RW142", "warning"),
     "factor-below-one": ("RW143", "warning"),
     "ramp-empty": ("RW144", "warning"),
+    "engines-extrapolation": ("RW145", "warning"),
     "number-as-text": ("RW150", "note"),
     "null-absent": ("RW151", "note"),
     "old-spelling": ("RW152", "note"),

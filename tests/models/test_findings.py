@@ -15,7 +15,7 @@ from ropewalk.rope import Rope
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "findings.md"
 DROP = object()
 
-# The severities that the design gives (issue 2, point 7), and those of the kinds added since.
+# What each kind's severity must be, stated a second time.
 ERRORS = """
     theta-missing rope-type-conflict key-missing list-length width-odd sections-sum betas-swapped rope-type-unknown
     value-unusable width-missing scaling-impossible width-too-large layers-conflict
@@ -25,7 +25,7 @@ WARNINGS = """
     dynamic-cached-keys longrope-switch engines-truncate engines-mscale engines-dynamic engines-partial
     original-length-conflict theta-conflict blocks-conflict architecture-unknown rope-layers-few dynamic-factor-one
     width-conflict engines-ntk engines-longrope engines-attention-factor map-outside-scope factor-below-one
-    ramp-empty
+    ramp-empty engines-extrapolation
 """.split()
 NOTES = """
     number-as-text null-absent old-spelling class-default theta-one layers-unknown remote-code positions-unknown
@@ -636,6 +636,7 @@ CASES = (
         seen=("ntk", "5"),
         right=("R/(R-2)",),
         message=("vLLM", "transformers", "2/R"),
+        id="type",
     ),
     Case(
         name="engines-longrope",
@@ -702,6 +703,25 @@ CASES = (
         right=("15.7",),
         message=("15.7", "divides by zero"),
         id="yarn",
+    ),
+    Case(
+        name="engines-ntk",
+        fault=config({"rope_type": "dynamic", "alpha": 1000.0, "factor": 1.0}),
+        twin=config({"rope_type": "dynamic", "alpha": 1000.0, "factor": 1.0}, model_type="hunyuan_v1_dense"),
+        where="text: rope_parameters.alpha",
+        seen=("1000",),
+        right=("R/(R-2)",),
+        message=("alpha 1000", "vLLM", "Hunyuan", "transformers"),
+        id="alpha",
+    ),
+    Case(
+        name="engines-extrapolation",
+        fault=yarn(extrapolation_factor=0.5),
+        twin=yarn(extrapolation_factor=1.0),
+        where="text: rope_parameters.extrapolation_factor",
+        seen=("0.5",),
+        right=("1",),
+        message=("0.5", "SGLang", "transformers"),
     ),
     # notes
     Case(

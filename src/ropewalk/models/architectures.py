@@ -59,6 +59,7 @@ class Architecture:
     theta_fixed: bool = False
     theta_keys: tuple[str, ...] = ()
     ratio_key: str | None = None
+    reads_alpha: bool = False
     rope_type: str = "default"
     aliases: Mapping[str, str] = field(default_factory=dict)
     partial_rotary_factor: float | None = None

@@ -7,9 +7,10 @@ from typing import Any
 from .._checks import MAX_LAYERS, shown
 from ..errors import RopewalkError
 from ..findings import Finding
+from ._homes import BLOCK_KEYS, Blocks, find_blocks
 from ._layers import read_layers
+from ._numbers import FRACTION_KEYS, ROTARY_DIM_KEYS, THETA_HOMES, THETA_KEYS
 from ._reading import Reading, UnreadableError, View
-from ._ropes import BLOCK_KEYS, FRACTION_KEYS, ROTARY_DIM_KEYS, THETA_HOMES, THETA_KEYS, Blocks, find_blocks
 from ._sizes import SPELLINGS, size
 from .architectures import Architecture, architecture
 from .model import Layer, Model

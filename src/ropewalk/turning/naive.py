@@ -175,11 +175,11 @@ def _positions(rope: Rope, position_ids: ArrayLike) -> NDArray[np.float64]:
     if not np.isfinite(ids).all():
         raise RopewalkError(f"position_ids must be finite, got {shown(ids[~np.isfinite(ids)][0].item())}.")
     axes = rope.axes.num_axes
-    if axes == 1 and ids.ndim <= 2:
+    if axes == 1 and 1 <= ids.ndim <= 2:
         return ids[None]
     if ids.ndim == 3 and ids.shape[0] == axes:
         return ids
-    if axes > 1 and ids.ndim <= 2 and rope.axes.kind == "sections":
+    if axes > 1 and 1 <= ids.ndim <= 2 and rope.axes.kind == "sections":
         return np.broadcast_to(ids, (axes, *ids.shape))  # text tokens: one position on every axis
     expected = "[seq] or [batch, seq]" if axes == 1 else f"[axes={axes}, batch, seq]"
     raise RopewalkError(f"position_ids must be {expected} for this rope, got shape {list(ids.shape)}.")
@@ -187,15 +187,15 @@ def _positions(rope: Rope, position_ids: ArrayLike) -> NDArray[np.float64]:
 
 def _numbers(what: str, values: ArrayLike) -> NDArray[Any]:
     """Give values as an array of real numbers; text, booleans, complex numbers and ragged lists are refused."""
+    refused = f"{what} must be an array of integers or floats, got {shown(values)}."
     try:
         array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError):  # ragged lists; torch tensors that NumPy cannot see
-        array = None
-    if array is None or (array.dtype.kind not in "iuf" and "float" not in array.dtype.name):
+    except (ValueError, TypeError, RuntimeError) as error:
         raise RopewalkError(
-            f"{what} must be an array of integers or floats, got {shown(values)}. A torch tensor must be detached, on "
-            "the CPU and not bfloat16."
-        )
+            f"{refused} Make it rectangular; a torch tensor must be detached, on the CPU and not bfloat16."
+        ) from error
+    if array.dtype.kind not in "iuf" and "float" not in array.dtype.name:  # bfloat16 is of kind V
+        raise RopewalkError(refused)
     return array
 
 

@@ -1,0 +1,59 @@
+"""`ropewalk doctor`: what is installed, which paths are active and why not."""
+
+import json
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import ropewalk
+from ropewalk.cli import doctor, main
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["doctor", *arguments], env={"COLUMNS": "80"})
+
+
+def test_it_names_versions_and_paths():
+    done = run()
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert f"ropewalk {ropewalk.__version__}" in done.stdout
+    assert platform.python_version() in done.stdout
+    assert version("numpy") in done.stdout
+    assert "numpy float64  active: " in done.stdout
+    assert "C++ kernel     not active: " in done.stdout  # and why
+    assert all(len(line) <= 80 or len(line.split()) <= 2 for line in done.stdout.splitlines())
+
+
+def test_json_holds_the_same():
+    document = json.loads(run("--json").stdout)
+    assert document == doctor.diagnose()
+    assert document["schema"] == "ropewalk.doctor/1"
+    assert document["ropewalk"] == ropewalk.__version__
+    assert Path(document["location"]) == Path(ropewalk.__file__).parent
+    assert document["packages"]["numpy"] == version("numpy")
+    assert all(path["why"] for path in document["paths"])
+    assert {path["name"]: path["active"] for path in document["paths"]}["numpy float64"] is True
+
+
+def test_a_package_that_is_absent_is_said_to_be(monkeypatch):
+    def absent(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", absent)
+    assert run().stdout.count("not installed") == len(doctor.REQUIRED) + len(doctor.OPTIONAL)
+    assert set(json.loads(run("--json").stdout)["packages"].values()) == {None}
+
+
+@pytest.mark.parametrize("options", ["", "'--json'"])
+def test_packages_are_looked_up_and_never_imported(options):
+    code = (
+        f"import sys; from ropewalk.cli import main; main(['doctor', {options}], standalone_mode=False); "
+        "assert not {'torch', 'jax', 'transformers', 'numpy'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
