@@ -64,6 +64,7 @@ class _LazyGroup(click.Group):
 
 
 @click.group(
+    name="ropewalk",
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
