@@ -643,13 +643,21 @@ def test_axes_by_seq_is_never_a_shape_of_positions():
         rotate(random(5, 2, 16), np.zeros((3, 5), int), many)
 
 
-def test_torch_tensors_that_numpy_cannot_see_say_what_to_do():
-    torch = pytest.importorskip("torch")
-    x = random(5, 3, 8)
-    assert (rotate(torch.tensor(x), torch.arange(5), rope()) == rotate(x, range(5), rope())).all()
-    for tensor in (torch.tensor(x).bfloat16(), torch.tensor(x, requires_grad=True)):
+class Unseen:
+    """Like a torch tensor that NumPy cannot take: one that needs a gradient, is bfloat16, or lies on a GPU."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __array__(self, dtype=None, copy=None):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("requires grad"), TypeError("bfloat16")])
+def test_tensors_that_numpy_cannot_take_say_what_to_do(error):
+    for x, ids in ((Unseen(error), [1, 2]), (random(2, 3, 8), Unseen(error))):
         with pytest.raises(RopewalkError, match="detached, on the CPU and not bfloat16"):
-            rotate(tensor, range(5), rope())
+            rotate(x, ids, rope())
 
 
 # -- length

@@ -244,23 +244,24 @@ def _cos_sin(pairs: Pairs, ids: NDArray[np.float64]) -> tuple[NDArray[np.float64
 
 
 def _turned(x: NDArray[np.float64], pairs: Pairs, ids: NDArray[np.float64], inverse: bool) -> NDArray[np.float64]:
-    first_angle = _angles(ids, pairs.axis, pairs.inv_freq)[..., None, :]
-    second_angle = first_angle
+    angle = _angles(ids, pairs.axis, pairs.inv_freq)[..., None, :]
+    cos_a, sin_a = np.cos(angle), np.sin(angle)  # of the first channel of each pair
+    cos_b, sin_b = cos_a, sin_a  # of the second
     if pairs.second_inv_freq is not None:
-        second_angle = _angles(ids, pairs.axis, pairs.second_inv_freq)[..., None, :]
+        angle = _angles(ids, pairs.axis, pairs.second_inv_freq)[..., None, :]
+        cos_b, sin_b = np.cos(angle), np.sin(angle)
     g = pairs.cos_sin_factor
     a, b = x[..., pairs.first], x[..., pairs.second]
     out = x.copy()
     if not inverse:
-        out[..., pairs.first] = g * (a * np.cos(first_angle) - b * np.sin(first_angle))
-        out[..., pairs.second] = g * (b * np.cos(second_angle) + a * np.sin(second_angle))
+        out[..., pairs.first] = g * (a * cos_a - b * sin_a)
+        out[..., pairs.second] = g * (b * cos_b + a * sin_b)
         return out
-    between = np.cos(first_angle - second_angle)  # the map's determinant is g² times this; 1 for a rotation
+    between = 1.0 if pairs.is_rotation else cos_a * cos_b + sin_a * sin_b  # the map's determinant is g² times this
     if np.any(np.abs(between) < 1e-9):
         raise RopewalkError("this map has no inverse at these positions: its two angles differ by a quarter turn.")
-    determinant = g * between
-    out[..., pairs.first] = (a * np.cos(second_angle) + b * np.sin(first_angle)) / determinant
-    out[..., pairs.second] = (b * np.cos(first_angle) - a * np.sin(second_angle)) / determinant
+    out[..., pairs.first] = (a * cos_b + b * sin_a) / (g * between)
+    out[..., pairs.second] = (b * cos_a - a * sin_b) / (g * between)
     return out
 
 

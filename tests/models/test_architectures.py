@@ -1,0 +1,76 @@
+"""The table of architectures: every entry is whole, has a source, and reads; remote code is stated a second time."""
+
+import pytest
+
+from ropewalk import RopewalkError, read
+from ropewalk.models.architectures import architecture, known_types
+from ropewalk.models.huggingface import PART_NAMES
+from ropewalk.rope import PAIRINGS
+
+# model_type: pairing, θ by default, rotary width of a 64-channel head, stated again from the models' own code
+REMOTE = {
+    "internlm2": ("half", 10000.0, 64),
+    "baichuan": ("half", 10000.0, 64),
+    "qwen": ("half", 10000.0, 64),
+    "exaone": ("half", 10000.0, 64),
+    "minicpm": ("half", 10000.0, 64),
+    "bailing_moe": ("half", 10000.0, 64),
+    "bailing_moe_v2": ("half", 10000.0, 32),
+    "phi3small": ("half", 1000000.0, 64),
+    "phi3_v": ("half", 10000.0, 64),
+    "chatglm": ("interleaved", 10000.0, 32),
+    "orion": ("half", 10000.0, 64),
+    "deepseek": ("half", 10000.0, 64),
+    "stablelm_epoch": ("half", 10000.0, 16),
+    "plamo": ("half", 10000.0, 64),
+    "moonvit": ("interleaved", 10000.0, 64),
+    "Yi": ("half", 5000000.0, 64),
+    "grok-1": ("half", 10000.0, 64),
+}
+
+
+@pytest.mark.parametrize("model_type", known_types())
+def test_entry_is_whole(model_type):
+    arch = architecture(model_type)
+    assert arch.known
+    assert arch.source
+    assert arch.pairing in PAIRINGS
+    assert arch.direction in (1, -1)
+    assert all(key in PART_NAMES or key.endswith("_config") or key in ("encoder", "decoder") for key in arch.parts)
+    assert arch.positions or arch.parts or arch.labels or arch.theta or arch.ratio_key or arch.theta is None
+
+
+@pytest.mark.parametrize("model_type", known_types())
+def test_a_small_config_of_every_type_reads(model_type):
+    config = {"model_type": model_type, "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 8}
+    try:
+        model = read({**config, "rope_theta": 20000.0, "qk_rope_head_dim": 64, "max_position_embeddings": 4096})
+    except RopewalkError as error:
+        assert "describes no model" in str(error)
+        return
+    assert model.parts
+    for rope in model.ropes:
+        assert rope.num_pairs
+
+
+@pytest.mark.parametrize(("model_type", "facts"), REMOTE.items(), ids=REMOTE)
+def test_remote_code_is_read_as_its_code_says(model_type, facts):
+    model = read({"model_type": model_type, "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2})
+    rope = model.layers[0].rope if model.layers else model.rope
+    assert rope is not None
+    assert (rope.pairing, rope.rope_theta, rope.width) == facts
+
+
+def test_one_model_type_may_stand_for_two_architectures():
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_layers": 2}
+    two = read({"model_type": "chatglm", "position_encoding_2d": True, **sizes}).rope
+    one = read({"model_type": "chatglm", "position_encoding_2d": False, **sizes}).rope
+    later = read({"model_type": "chatglm", "original_rope": True, "kv_channels": 64, **sizes}).rope
+    assert (two.axes.kind, two.pairing, two.width) == ("ladders", "half", 64)
+    assert (one.axes.kind, one.pairing, one.width) == ("single", "half", 64)
+    assert (later.axes.kind, later.pairing, later.width) == ("single", "interleaved", 32)
+
+
+def test_unknown_type_is_marked_as_such():
+    assert not architecture("never_heard_of").known
+    assert not architecture(["llama"]).known
