@@ -26,6 +26,7 @@ PART_NAMES: Mapping[str, str] = {
     "text_model": "text",
     "thinker_config": "",
     "token2wav_config": "",
+    "vlm_config": "",
     "vision_config": "vision",
     "visual": "vision",
     "visual_config": "vision",

@@ -55,7 +55,7 @@ def read(target: object) -> Model:
             f"a target must be a path, a dict, a PretrainedConfig or a preset's name, got {shown(target)}."
         )
     path = Path(target)
-    if _exists(path):
+    if str(target) and _exists(path):
         return _read_path(path)
     return _read_name(str(target))
 
@@ -93,20 +93,32 @@ def _read_path(path: Path) -> Model:
     if path.suffix.lower() in _OTHER_FILES:
         what = _OTHER_FILES[path.suffix.lower()]
         raise RopewalkError(f"{path} is {what}; this version reads configurations. Give the model's config.json.")
+    data = _json_of(path)
+    if not isinstance(data, Mapping):
+        raise RopewalkError(f"{path} must hold a JSON object, got {shown(data)}. Give the model's config.json.")
+    return _read_object(data, str(path))
+
+
+def _json_of(path: Path) -> object:
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise RopewalkError(f"{path} has over {MAX_FILE_BYTES // 2**20} MiB, too much for a configuration.")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        size = path.stat().st_size
+        text = path.read_text(encoding="utf-8") if size <= MAX_FILE_BYTES else ""
     except OSError as error:
         raise RopewalkError(
             f"{path} cannot be read: {error.strerror or error}. Check the path and its rights."
         ) from error
+    except ValueError as error:
+        raise RopewalkError(f"{path} is not text ({error}). Give the model's config.json.") from error
+    if size > MAX_FILE_BYTES:
+        raise RopewalkError(
+            f"{path} has {size // 2**20} MiB; a configuration may have {MAX_FILE_BYTES // 2**20}. Give the model's "
+            "config.json."
+        )
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)
         raise RopewalkError(f"{path} is not JSON ({reason}). Give the model's config.json.") from error
-    if not isinstance(data, Mapping):
-        raise RopewalkError(f"{path} must hold a JSON object, got {shown(data)}. Give the model's config.json.")
-    return _read_object(data, str(path))
 
 
 def _read_object(data: Mapping[str, Any], target: str) -> Model:
@@ -133,5 +145,7 @@ def _read_name(name: str) -> Model:
         )
         raise RopewalkError(f"there is no file {name}.{hub}")
     nearest = difflib.get_close_matches(name.lower(), presets, n=3, cutoff=0.3)
-    listed = f"the nearest presets are {', '.join(nearest)}" if nearest else f"presets are {', '.join(presets)}"
+    listed = f"ropewalk.preset_names() lists the {len(presets)} presets"
+    if nearest:
+        listed = f"the nearest presets are {', '.join(nearest)}"
     raise RopewalkError(f"{shown(name)} is neither an existing path nor a preset; {listed}.")
