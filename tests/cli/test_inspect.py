@@ -294,7 +294,7 @@ def test_a_file_that_is_not_json(tmp_path):
 def test_an_empty_file(tmp_path):
     path = tmp_path / "config.json"
     path.write_text("")
-    assert "is not text" in refused(path)
+    assert "is not JSON" in refused(path)
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "3", "null", '"llama"', "true"])
@@ -314,7 +314,7 @@ def test_an_object_that_describes_no_model(tmp_path, text):
 def test_a_binary_file(tmp_path):
     path = tmp_path / "config.json"
     path.write_bytes(bytes(range(256)) * 8)
-    assert "is not JSON" in refused(path)
+    assert "is not text" in refused(path)
 
 
 @pytest.mark.parametrize(("name", "what"), [("m.gguf", "a GGUF file"), ("m.safetensors", "a checkpoint")])
