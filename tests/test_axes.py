@@ -129,6 +129,8 @@ def test_order_exchanges_the_rows_and_nothing_else():
     assert plain.axis.tolist() == [0, 0, 1, 1, 1, 1]
     assert turned.axis.tolist() == [1, 1, 0, 0, 0, 0]
     assert turned.entry.tolist() == plain.entry.tolist()
+    three = Ladders(widths=(2, 4, 6), order=(1, 2, 0), names=("t", "h", "w"))
+    assert three.plan(12).axis.tolist() == [1, 2, 2, 0, 0, 0]
 
 
 def test_strided_axes_deal_one_ladder_out_like_cards():

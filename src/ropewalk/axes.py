@@ -175,9 +175,10 @@ class Ladders:
         choice("arrangement", self.arrangement, ("blocks", "alternate"))
         if self.order is not None:
             order = tuple(whole("order", entry, at_most=len(checked) - 1) for entry in items("order", self.order))
-            object.__setattr__(self, "order", order)
             if sorted(order) != list(range(len(checked))):
                 raise RopewalkError(f"order must name each of {len(checked)} rows once, got {list(order)}.")
+            in_turn = order == tuple(range(len(checked)))
+            object.__setattr__(self, "order", None if in_turn else order)  # one table, one description
         if any(width % 2 for width in checked):
             raise RopewalkError(f"every axis needs an even width, got widths {shown(list(checked))}.")
         if self.arrangement == "alternate" and (len(set(checked)) != 1 or self.pairing_within == "axis"):

@@ -157,8 +157,7 @@ def test_json_round_trips_lose_nothing():
 def test_json_round_trip_of_any_model(thetas, plan, names, words):
     ropes = [LOCAL.replace(rope_theta=theta) for theta in thetas]
     layers = tuple(
-        layer([None, *ropes][(n + 1) % (len(ropes) + 1)], kind=kind, query_scale=SCALE if flag else None)
-        for n, kind, flag in plan
+        layer([None, *ropes][(n + 1) % (len(ropes) + 1)], kind=kind, output_inverse=flag) for n, kind, flag in plan
     )
     one = Model(parts=dict.fromkeys(names, layers), positions=words, sources=words, findings=(FINDING,) * len(names))
     assert Model.from_dict(through_json(one.to_dict())) == one
@@ -173,6 +172,10 @@ def test_json_keeps_each_distinct_layer_once():
     parts = model().to_dict()["parts"]
     assert parts["text"]["plan"] == [0, 0, 1, 2, 0]
     assert len(parts["text"]["layers"]) == 3
+    nearly = tuple(
+        layer(LOCAL, **rest) for rest in ({}, {"query_scale": SCALE}, {"output_inverse": True}, {"kind": ""})
+    )
+    assert Model(parts={"text": nearly}).to_dict()["parts"]["text"]["plan"] == [0, 1, 2, 3]
     equal = Model(parts={"text": tuple(layer(LOCAL.replace()) for _ in range(50))}).to_dict()["parts"]["text"]
     assert (len(equal["layers"]), equal["plan"]) == (1, [0] * 50)
 

@@ -252,6 +252,10 @@ def test_f321_f323_one_length_a_row():
     base = 250042.6554
     by_hand = turned_by_hand(x[1, 3, 1].tolist(), 6999, [(i, i + 48) for i in range(48)], ladder(base, 96))
     assert found[1, 3, 1] == pytest.approx(by_hand, abs=2e-4)  # the base is printed to ten digits
+    by_row = np.array(positions) + np.array([[0], [5], [11]])
+    found = rotate(x, by_row, growing, length=lengths)
+    for row, length in enumerate(lengths):
+        assert (found[row] == rotate(x[row], by_row[row], growing, length=length)).all()
     cos, sin = tables(growing, positions, length=lengths)
     assert cos.shape == sin.shape == (3, 4, 48)
     assert (cos[1] == tables(growing, positions, length=7000)[0]).all()

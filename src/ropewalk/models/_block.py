@@ -8,6 +8,7 @@ from typing import Any
 from .._checks import shown
 from ..scaling import SCALINGS
 from ._reading import Reading, UnreadableError, View
+from .architectures import Architecture
 
 # spellings that mean one of ropewalk's types wherever they stand; Architecture.aliases adds those of one architecture
 ALIASES: Mapping[str, str] = {
@@ -38,7 +39,8 @@ class Block:
         top_original: (L0, key) where the configuration states an original length outside the block, else None.
         nested: whether the block is one of several, by layer type.
         scale_softmax: whether the architecture multiplies its softmax scale by the magnitude.
-        attention_factor: a factor on cos and sin that the architecture's code forces, or None.
+        attention_factor: the factor on cos and sin that the architecture takes where the block gives none, or None.
+        described: the class whose defaults these are, "default of LlamaConfig".
         partial_rotary_factor: the fraction of the head that turns, or None.
         reads_alpha: whether the architecture's code takes `alpha` for static NTK scaling.
         label: the layer type, or None.
@@ -54,6 +56,7 @@ class Block:
     nested: bool
     scale_softmax: bool
     attention_factor: float | None
+    described: str
     partial_rotary_factor: float | None
     reads_alpha: bool
     label: str | None
@@ -73,14 +76,14 @@ class Block:
         self.reading.source(name, self.view.key(name), self.label)
 
 
-def rope_type_of(view: View, aliases: Mapping[str, str], default: str, label: str | None) -> tuple[str, str]:
+def rope_type_of(view: View, arch: Architecture, default: str, label: str | None) -> tuple[str, str]:
     """Give the type of a block as ropewalk names it and as the file spells it, or raise with an error finding."""
     reading = view.reading
     spellings = {name: view.data[name] for name in ("rope_type", "type") if view.first((name,))}
     if not spellings:
-        reading.source("scaling", "default" if default == "default" else "default of the architecture", label)
+        reading.source("scaling", "missing" if default == "default" else arch.described(), label)
         return default, default
-    meanings = {name: _meaning(word, aliases) for name, word in spellings.items()}
+    meanings = {name: _meaning(word, arch.aliases) for name, word in spellings.items()}
     if len(set(map(str, meanings.values()))) > 1:
         raise reading.fail(
             "rope-type-conflict",
@@ -101,7 +104,7 @@ def rope_type_of(view: View, aliases: Mapping[str, str], default: str, label: st
             right="a word",
             message=f"{view.key(key)} must be a word, got {shown(spelled)}.",
         )
-    rope_type = _meaning(spelled, aliases)
+    rope_type = _meaning(spelled, arch.aliases)
     if rope_type not in SCALINGS:
         known = ", ".join(SCALINGS)
         raise reading.fail(

@@ -30,6 +30,7 @@ ROTARY_DIM_KEYS = ("rotary_dim", "rope_dim")
 def theta_of(
     view: View, block: View, arch: Architecture, facts: Label, label: str | None, *, nested: bool, scaled: bool
 ) -> float:
+    """Give θ from the first of its homes, note another that contradicts it, or take the class default and say so."""
     reading = view.reading
     candidates: list[tuple[float, str]] = []
     if scaled or nested:
@@ -119,7 +120,7 @@ def fraction_of(view: View, block: View, arch: Architecture, facts: Label) -> tu
     if value is not None:
         return value, block.key("partial_rotary_factor")
     if arch.ignore_partial:
-        return None, "default of the architecture"
+        return None, arch.described()
     name = view.first(FRACTION_KEYS)
     if name is not None:
         if name != "partial_rotary_factor":
@@ -138,6 +139,7 @@ def rotary_dim_of(
     fraction_origin: str,
     label: str | None,
 ) -> int:
+    """Give R from a stated width, else the fraction of the head, else the class default, else the whole head."""
     reading = view.reading
     name = view.first((*arch.rotary_dim_keys, *(() if arch.ignore_rotary_dim else ROTARY_DIM_KEYS)))
     stated = None if name is None else view.whole(name)
@@ -167,9 +169,7 @@ def rotary_dim_of(
     elif arch.rotary_dim is not None:
         rotary_dim, origin = arch.rotary_dim, arch.described()
     elif arch.axes is not None and arch.axes.get("kind") == "ladders":
-        unit = 2 * sum(
-            arch.axes.get("split", (1, 1))
-        )  # every axis takes an even width; the rest of the head keeps still
+        unit = 2 * sum(arch.axes.get("split", (1, 1)))  # every axis takes an even width, the rest keeps still
         rotary_dim, origin = width // unit * unit, width_origin
     else:
         rotary_dim, origin = width, width_origin

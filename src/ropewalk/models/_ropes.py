@@ -32,9 +32,9 @@ def _read_rope(view: View, blocks: Blocks, arch: Architecture, label: str | None
     block = (blocks.nested.get(label or "") if nested else blocks.flat) or View({}, reading, blocks.flat.path)
     scaled = nested or facts.scaled
     default_type = facts.rope_type or arch.rope_type
-    rope_type, spelled = rope_type_of(block, arch.aliases, default_type, label) if scaled else ("default", "default")
+    rope_type, spelled = rope_type_of(block, arch, default_type, label) if scaled else ("default", "default")
     if not scaled:
-        reading.source("scaling", "default of the layer type", label)
+        reading.source("scaling", arch.described(), label)
     theta = theta_of(view, block, arch, facts, label, nested=nested, scaled=scaled)
     keys = facts.head_dim_keys or arch.head_dim_keys or ("head_dim", "kv_channels", "attention_head_dim")
     if facts.head_dim is not None and view.first(keys) is None:
@@ -67,6 +67,7 @@ def _read_rope(view: View, blocks: Blocks, arch: Architecture, label: str | None
                 attention_factor=facts.attention_factor
                 if facts.attention_factor is not None
                 else arch.attention_factor,
+                described=arch.described(),
                 partial_rotary_factor=fraction,
                 reads_alpha=arch.reads_alpha,
                 label=label,
@@ -151,11 +152,11 @@ def _axes(view: View, block: View, arch: Architecture, rotary_dim: int, label: s
         template = {**template, "sections": [share * part for part in template["shares"]]}
     if kind == "strided":
         return Strided(axes=template.get("axes", 2), names=tuple(template.get("names", ("h", "w"))))
-    return _sections(view, block, template, rotary_dim, label) or Single()
+    return _sections(view, block, arch, template, rotary_dim, label) or Single()
 
 
 def _sections(
-    view: View, block: View, template: Mapping[str, Any], rotary_dim: int, label: str | None
+    view: View, block: View, arch: Architecture, template: Mapping[str, Any], rotary_dim: int, label: str | None
 ) -> Sections | None:
     reading = view.reading
     home = next((place for place in (block, view) if "mrope_section" in place), None)
@@ -170,7 +171,7 @@ def _sections(
                 message=f"{origin} must hold whole numbers of pairs, got {list(given)}.",
             )  # fmt: skip
     elif template.get("sections"):
-        sections, origin = tuple(template["sections"]), "default of the architecture"
+        sections, origin = tuple(template["sections"]), arch.described()
         reading.source("axes", origin, label)
     else:
         return None

@@ -111,9 +111,6 @@ def _truncate(block: Block) -> bool:
 
 
 def _attention_factor(block: Block, factor: float) -> float | None:
-    if block.attention_factor is not None:
-        block.reading.source("attention_factor", "default of the architecture", block.label)
-        return block.attention_factor
     stated = optional(block, "attention_factor", above=0)
     if stated is not None:
         if not math.isclose(stated, magnitude(factor)):
@@ -126,6 +123,9 @@ def _attention_factor(block: Block, factor: float) -> float | None:
                 f"read it and apply {magnitude(factor):g}.",
             )
         return stated
+    if block.attention_factor is not None:
+        block.reading.source("attention_factor", block.described, block.label)
+        return block.attention_factor
     if block.spelled == "telechat3-yarn":
         return 0.07 * math.log(factor) + 1 if factor > 1 else 1.0
     return None

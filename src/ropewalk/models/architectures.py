@@ -30,7 +30,7 @@ class Label:
         partial_rotary_factor: class default, or None.
         head_dim_keys: keys of the head width, where this type has its own.
         head_dim: class default of that width, or None.
-        attention_factor: a factor on cos and sin that the code forces, or None.
+        attention_factor: the factor on cos and sin that the code takes where the file gives none, or None.
         rope_type: class default of the scaling type, or None.
     """
 

@@ -69,7 +69,7 @@ def rotate(
     >>> rotate([[[1.0, 0.0]]], [np.pi / 2], rope).round(12).tolist()
     [[[0.0, 1.0]]]
     """
-    x = _numbers("x", x).astype(np.float64)
+    x = _numbers("x", x).astype(np.float64, copy=False)
     if x.ndim < 3 or x.shape[-1] != rope.head_dim:
         raise RopewalkError(f"x must be [..., seq, heads, head_dim={rope.head_dim}], got shape {list(x.shape)}.")
     ids = _positions(rope, position_ids)
