@@ -42,10 +42,12 @@ class Row:
 
 def take_census() -> list[Row]:
     """Compare every rotary class; a class agrees when all its cases do."""
-    seen: dict[tuple[str, str], Row] = {}
-    for class_name, file, group in rotary_classes():
-        seen[class_name, file] = _row(class_name, file, group)
-    return list(seen.values())
+    return [_row(*entry) for entry in rotary_classes()]
+
+
+def row_of(class_name: str, file: str) -> Row:
+    """Compare one rotary class."""
+    return next(_row(*entry) for entry in rotary_classes() if entry[:2] == (class_name, file))
 
 
 def _row(class_name: str, file: str, group: str) -> Row:

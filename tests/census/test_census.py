@@ -50,3 +50,28 @@ def test_page_is_up_to_date(rows):
     if os.environ.get("CENSUS_WRITE") == "1":
         PAGE.write_text(text, encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == text, "docs/coverage.md is old: CENSUS_WRITE=1 make census"
+
+
+@pytest.mark.parametrize(
+    ("model_type", "wrong", "class_name", "file"),
+    [
+        ("llama", {"pairing": "interleaved"}, "LlamaRotaryEmbedding", "llama"),
+        ("nanochat", {"direction": 1}, "NanoChatRotaryEmbedding", "nanochat"),
+        ("deepseek_v4", {"rotary_tail": False}, "DeepseekV4RotaryEmbedding", "deepseek_v4"),
+        ("deepseek_v32", {"indexer": {"pairing": "interleaved"}}, "DeepseekV32RotaryEmbedding", "deepseek_v32"),
+        ("gemma4_vision", {"axes": {"kind": "ladders", "names": ["w", "h"]}}, "Gemma4VisionRotaryEmbedding", "gemma4"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wrong_fact_is_noticed(monkeypatch, rows, model_type, wrong, class_name, file):
+    from ropewalk.models import architectures
+
+    from .report import DIFFERS, row_of
+
+    table = dict(architectures._table())
+    table[model_type] = {**table[model_type], **wrong}
+    monkeypatch.setattr(architectures, "_table", lambda: table)
+    architectures._architecture.cache_clear()
+    row = row_of(class_name, f"models/{file}/modeling_{file}.py")
+    architectures._architecture.cache_clear()
+    assert row.status == DIFFERS
