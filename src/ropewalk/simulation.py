@@ -10,7 +10,7 @@ from ._checks import whole
 from .errors import RopewalkError
 from .inspection import PairRow, view_rope
 from .rope import Rope
-from .turning.naive import rotate, score
+from .turning.naive import rotate
 
 DEFAULT_QUERY = (1.0, 0.0, 0.5, 0.5, 1.0, -1.0, 0.25, 0.0)
 DEFAULT_KEY = (0.0, 1.0, 1.0, 0.0, 0.5, 0.5, 0.0, 0.25)
@@ -143,8 +143,13 @@ class SpeedReading:
         return self.slowest / self.fastest
 
 
-def turn_table(rope: Rope, vector: Sequence[float], position: float) -> tuple[TurnRow, ...]:
+def turn_table(
+    rope: Rope, vector: Sequence[float], position: float, *, length: int | None = None
+) -> tuple[TurnRow, ...]:
     """Give table A: every pair of one vector before and after turning by its position.
+
+    Here and below length is the number of tokens for ropes that depend on it, None meaning the trained length or
+    less; a rope with several position axes has the position on each of them.
 
     Raises:
         RopewalkError: for a vector of another width.
@@ -154,8 +159,8 @@ def turn_table(rope: Rope, vector: Sequence[float], position: float) -> tuple[Tu
     (7.0, 41.07, [0.754, 0.657])
     """
     before = _vector(vector, rope)
-    after = rotate(before[None, None], [position], rope)[0, 0]
-    pairs = rope.pairs()
+    after = _turned(before, position, rope, length)
+    pairs = rope.pairs(length)
     rows = []
     for i, (a, b) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
         inv_freq = float(pairs.inv_freq[i])
@@ -176,7 +181,14 @@ def turn_table(rope: Rope, vector: Sequence[float], position: float) -> tuple[Tu
 
 
 def angle_between(
-    rope: Rope, query: Sequence[float], key: Sequence[float], m: float, n: float, pair: int
+    rope: Rope,
+    query: Sequence[float],
+    key: Sequence[float],
+    m: float,
+    n: float,
+    pair: int,
+    *,
+    length: int | None = None,
 ) -> float | None:
     """Give the angle in degrees between one pair of the turned query and of the turned key, 0 to 180.
 
@@ -185,7 +197,9 @@ def angle_between(
     >>> round(angle_between(default_rope(), DEFAULT_QUERY, DEFAULT_KEY, 7, 2, 0), 2)
     163.52
     """
-    (a, b), (c, d) = (turn_table(rope, vector, position)[pair].after for vector, position in ((query, m), (key, n)))
+    (a, b), (c, d) = (
+        turn_table(rope, vector, position, length=length)[pair].after for vector, position in ((query, m), (key, n))
+    )
     lengths = math.hypot(a, b) * math.hypot(c, d)
     if lengths == 0:
         return None
@@ -193,7 +207,14 @@ def angle_between(
 
 
 def score_table(
-    rope: Rope, query: Sequence[float], key: Sequence[float], m: int, n: int, *, shift: int = 0
+    rope: Rope,
+    query: Sequence[float],
+    key: Sequence[float],
+    m: int,
+    n: int,
+    *,
+    shift: int = 0,
+    length: int | None = None,
 ) -> ScoreReading:
     """Give table B and its readings: the score of a query at m with a key at n, pair by pair.
 
@@ -205,7 +226,7 @@ def score_table(
     (-0.709554095, -0.709554095, 0.5)
     """
     q, k = _vector(query, rope), _vector(key, rope)
-    pairs = rope.pairs()
+    pairs = rope.pairs(length)
     if not pairs.is_rotation:
         raise RopewalkError("this map is no rotation: its scores do not depend on the distance alone.")
     rows = []
@@ -226,29 +247,30 @@ def score_table(
         )
     turning = np.concatenate([pairs.first, pairs.second])
     still = np.setdiff1d(np.arange(rope.head_dim), turning)
+    turned = {at: (_turned(q, m + at, rope, length), _turned(k, n + at, rope, length)) for at in (0, shift)}
     lengths = [
-        (float(np.linalg.norm(vector)), float(np.linalg.norm(rotate(vector[None, None], [position], rope))))
-        for vector, position in ((q, m), (k, n))
+        (float(np.linalg.norm(before)), float(np.linalg.norm(after)))
+        for before, after in zip((q, k), turned[0], strict=True)
     ]
     return ScoreReading(
         rows=tuple(rows),
         still=float((q[still] * k[still]).sum()),
         unrotated=float(q @ k),
-        score=score(q, k, m, n, rope),
-        shifted_score=score(q, k, m + shift, n + shift, rope),
+        score=float(turned[0][0] @ turned[0][1]),
+        shifted_score=float(turned[shift][0] @ turned[shift][1]),
         query_length=lengths[0],
         key_length=lengths[1],
     )
 
 
-def speed_table(rope: Rope, *, window: int, position: float = 0) -> SpeedReading:
+def speed_table(rope: Rope, *, window: int, position: float = 0, length: int | None = None) -> SpeedReading:
     """Give table C and its readings: the speed of every pair against a window.
 
     >>> reading = speed_table(default_rope(), window=2048, position=7)
     >>> reading.slower_than_window, round(reading.ratio, 2), round(reading.angles[1], 3)
     (1, 1000.0, 40.107)
     """
-    view = view_rope(rope, window=whole("window", window, at_least=1))
+    view = view_rope(rope, window=whole("window", window, at_least=1), length=length)
     wavelengths = [row.wavelength for row in view.rows if row.wavelength is not None]
     if not wavelengths:
         raise RopewalkError("no pair of this rope turns: there is no fastest and no slowest.")
@@ -265,6 +287,14 @@ def speed_table(rope: Rope, *, window: int, position: float = 0) -> SpeedReading
 def wrapped_degrees(angle: float) -> float:
     """Turn radians into degrees from 0 to 360."""
     return math.degrees(angle) % 360 % 360  # twice: a tiny negative angle comes out of the first as 360.0
+
+
+def _turned(vector: np.ndarray, position: float, rope: Rope, length: int | None) -> np.ndarray:
+    """Turn one vector [D] by one position, the same on every axis."""
+    axes = rope.axes.num_axes
+    ids = np.full((axes, 1, 1) if axes > 1 else (1, 1), position)
+    tokens = (length or 1) if rope.length_dependent else None
+    return rotate(vector[None, None, None], ids, rope, length=tokens)[0, 0, 0]
 
 
 def _vector(values: Sequence[float], rope: Rope) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""The page that turns: a State in the URL, plain data for it, and the page that shows both."""

@@ -1,0 +1,179 @@
+"""The server: loopback, a Host check, strict headers, no path from a request ever opened, errors as pages."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..models.model import Model
+from . import pages
+from .data import SCHEMA, document
+from .i18n import LANGUAGES, negotiate
+from .state import State
+
+HEADERS: Mapping[str, str] = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+# every file that is served, by the name that a request may say; nothing else can be asked for
+STATIC: Mapping[str, str] = {
+    "explorer.css": "text/css; charset=utf-8",
+    "explorer.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+    "fonts/math.woff2": "font/woff2",
+}
+MAX_QUERY = 65_536
+
+
+def make_app(start: Model | None = None, *, hosts: frozenset[str] = frozenset({"127.0.0.1", "localhost", "[::1]"})) -> Starlette:
+    """Make the application; start is the model that was named on the command line."""
+
+    def home(request: Request) -> Response:
+        lang = negotiate(request.headers.get("accept-language"))
+        query = request.url.query
+        return RedirectResponse(f"/{lang}/{'?' + query if query else ''}", status_code=302, headers={"vary": "accept-language"})
+
+    def simulator(request: Request) -> Response:
+        state, messages = _state(request)
+        return _html(pages.simulator(state, messages, _lang(request), start))
+
+    def data(request: Request) -> Response:
+        state, messages = _state(request)
+        seen = document(state, messages, start)
+        return JSONResponse(seen.to_dict(), status_code=400 if messages else 200)
+
+    def learn(request: Request) -> Response:
+        state, _ = _state(request)
+        text = pages.lesson(request.path_params.get("name") or "learn", _lang(request), state)
+        if text is None:
+            raise HTTPException(404)
+        return _html(text)
+
+    def static(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in STATIC:
+            raise HTTPException(404)
+        return Response(asset(name), media_type=STATIC[name], headers={"cache-control": "max-age=60"})
+
+    async def failed(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        lang = request.url.path.strip("/").split("/")[0]
+        if request.url.path.endswith(".json"):
+            return JSONResponse({"schema": SCHEMA, "error": status}, status_code=status)
+        return _html(pages.problem(status, lang if lang in LANGUAGES else "en"), status)
+
+    routes = [
+        Route("/", home),
+        Route("/static/{name:path}", static),
+        Route("/{lang}/", simulator),
+        Route("/{lang}/.json", data),
+        Route("/{lang}/learn/", learn),
+        Route("/{lang}/learn/{name}", learn),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(_Guard, hosts=hosts)],
+        exception_handlers={HTTPException: failed, Exception: failed},
+    )
+
+
+class _Guard:
+    """Refuse foreign hosts, other methods and endless queries; put the headers on every answer."""
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
+        self.app = app
+        self.hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", []))
+                headers += [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        if name not in self.hosts:
+            await _html(pages.problem(421, "en"), 421)(scope, receive, with_headers)
+        elif scope["method"] not in ("GET", "HEAD"):
+            await _html(pages.problem(405, "en"), 405)(scope, receive, with_headers)
+        elif len(scope["query_string"]) > MAX_QUERY:
+            await _html(pages.problem(414, "en"), 414)(scope, receive, with_headers)
+        else:
+            await self.app(scope, receive, with_headers)
+
+
+@cache
+def asset(name: str) -> bytes:
+    """Give one of the files that the page loads."""
+    return (files("ropewalk.explorer") / "static").joinpath(*name.split("/")).read_bytes()
+
+
+def get(path: str, start: Model | None = None) -> tuple[int, str]:
+    """Answer one path without a server: the status and the text of the page, or of its JSON."""
+    import asyncio
+
+    async def ask() -> tuple[int, bytes]:
+        target, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": target,
+            "raw_path": target.encode(),
+            "query_string": query.encode(),
+            "headers": [(b"host", b"127.0.0.1")],
+            "server": ("127.0.0.1", 80),
+            "client": ("127.0.0.1", 1),
+            "root_path": "",
+        }
+        status, body = 500, b""
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            nonlocal status, body
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif message["type"] == "http.response.body":
+                body += message.get("body", b"")
+
+        await make_app(start)(scope, receive, send)
+        return status, body
+
+    status, body = asyncio.run(ask())
+    return status, body.decode("utf-8")
+
+
+def _state(request: Request) -> tuple[State, tuple]:
+    return State.parse(request.url.query)
+
+
+def _lang(request: Request) -> str:
+    lang = request.path_params["lang"]
+    if lang not in LANGUAGES:
+        raise HTTPException(404)
+    return lang
+
+
+def _html(text: str, status: int = 200) -> Response:
+    return Response(text, status_code=status, media_type="text/html; charset=utf-8")
+
+

@@ -1,0 +1,109 @@
+"""Lessons: Markdown in each language, formulas as MathML, and live pieces drawn by the server."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from .i18n import Speech
+
+COURSE = (
+    "attention", "sinusoids", "order", "numbering", "multiply", "vectors", "matrices", "odometer", "sparse", "code", "context",
+)  # fmt: skip
+NAMES = ("learn", *COURSE)
+
+
+@cache
+def source(lang: str, name: str) -> str:
+    """Give a lesson's Markdown."""
+    return (files("ropewalk.explorer") / "lessons" / lang / f"{name}.md").read_text(encoding="utf-8")
+
+
+@cache
+def quiz(lang: str) -> list[dict[str, Any]]:
+    """Give the quiz: questions, each with options that say whether they are right and why."""
+    text = (files("ropewalk.explorer") / "lessons" / lang / "quiz.json").read_text(encoding="utf-8")
+    return json.loads(text)["questions"]
+
+
+@cache
+def tour(lang: str) -> list[dict[str, Any]]:
+    """Give the cards of the guided tour."""
+    text = (files("ropewalk.explorer") / "lessons" / lang / "tour.json").read_text(encoding="utf-8")
+    return json.loads(text)["cards"]
+
+
+def title(lang: str, name: str) -> str:
+    """Give a lesson's title, its first line."""
+    return source(lang, name).split("\n", 1)[0].removeprefix("# ").strip()
+
+
+@cache
+def fragment(lang: str, name: str) -> Markup:
+    """Give a piece of text for the simulator page, without live pieces."""
+    return Markup(_renderer(lang).render(source(lang, name)))
+
+
+def page(lang: str, name: str, _: Speech) -> Markup:
+    """Give a lesson's body: its Markdown without the title, live pieces drawn."""
+    body = source(lang, name).split("\n", 1)[1]
+    return Markup(_renderer(lang).render(body))
+
+
+@cache
+def _renderer(lang: str) -> MarkdownIt:
+    from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    markdown.use(dollarmath_plugin, renderer=formula, double_inline=True)
+    markdown.add_render_rule("fence", _fence(lang))
+    markdown.add_render_rule("link_open", _link(lang))
+    return markdown
+
+
+def formula(text: str, options: dict[str, Any] | None = None) -> str:
+    """Give a LaTeX formula as MathML."""
+    return _mathml(text, bool((options or {}).get("display_mode")))
+
+
+@cache
+def _mathml(text: str, block: bool) -> str:
+    from latex2mathml.converter import convert
+
+    return convert(text, display="block" if block else "inline")
+
+
+def _fence(lang: str) -> Callable[..., str]:
+    def render(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+        token = tokens[index]
+        words = token.info.split()
+        if words[:1] == ["live"] and len(words) == 2:
+            from .live import PIECES
+
+            return str(PIECES[words[1]](Speech(lang)))
+        language = f' class="language-{words[0]}"' if words else ""
+        return str(Markup("<pre><code{}>{}</code></pre>\n").format(Markup(language), token.content))
+
+    return render
+
+
+def _link(lang: str) -> Callable[..., str]:
+    """Turn a link to a slug into the lesson's address, and one to / into the simulator's."""
+
+    def render(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+        token = tokens[index]
+        href = str(token.attrs.get("href", ""))
+        slug = href.removesuffix(".md")
+        if slug in NAMES:
+            token.attrs["href"] = f"/{lang}/learn/{'' if slug == 'learn' else slug}"
+        elif href.startswith("/") and not href.startswith("//"):
+            token.attrs["href"] = f"/{lang}{href}"
+        else:
+            token.attrs["href"] = "#"
+        return self.renderToken(tokens, index, options, env)
+
+    return render

@@ -1,0 +1,242 @@
+"""State to HTML: the simulator, with its readings, tables and figures; the lessons; and pages for what went wrong."""
+
+import json
+import math
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from .. import __version__
+from ..models.model import Model
+from ..models.targets import preset_names
+from . import analysis, figures, lessons, snippets
+from .data import Document, describe, document, gate
+from .i18n import LANGUAGES, Speech
+from .state import SCALINGS, Message, Side, State, number_text
+
+FIRST_ROWS = 12
+PRESETS_SHOWN = (
+    "llama-2-7b", "llama-3.1-8b", "mistral-7b-v0.3", "qwen3-8b", "gemma-3-4b", "gpt-oss-20b", "deepseek-v3", "phi-3-mini-128k",
+    "chatglm-6b", "smollm2-135m", "llama-4-scout", "qwen3-vl-2b",
+)  # fmt: skip
+
+
+@cache
+def environment() -> Environment:
+    """Give the Jinja environment; everything is escaped, and an unknown name is an error."""
+    env = Environment(
+        loader=PackageLoader("ropewalk.explorer", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters |= {"fixed": fixed, "noise": noise, "signed": signed, "plain": number_text}
+    return env
+
+
+def simulator(
+    state: State, messages: tuple[Message, ...], lang: str, start: Model | None = None, *, exported: bool = False
+) -> str:
+    """Give the simulator page for one state."""
+    _ = Speech(lang)
+    seen = document(state, messages, start)
+    hidden = set(state.hide)
+    context = {
+        **_frame(_, state, "simulator", exported=exported),
+        "doc": seen,
+        "messages": [message_words(message, _) for message in messages],
+        "hidden": hidden,
+        "circle": figures.circle(seen, _),
+        "spectrum": figures.spectrum(seen, _),
+        "shown": shown_pairs(seen),
+        "shade": lambda pair: figures.shade(pair, len(seen.turns)),
+        "data": Markup(json.dumps(_page_data(seen, _), ensure_ascii=False).replace("<", "\\u003c")),
+        "live": live_sentence(seen, _),
+        "scalings": SCALINGS,
+        "gate": gate(),
+        "lesson": lambda name: lessons.fragment(lang, name),
+        "quiz": lessons.quiz(lang),
+        "tour": lessons.tour(lang),
+        "engineers": _engineers(seen, _, start) if "engineers" not in hidden else None,
+    }
+    return environment().get_template("simulator.html").render(context)
+
+
+def lesson(name: str, lang: str, state: State) -> str | None:
+    """Give a lesson's page, None where there is no such lesson."""
+    if name not in lessons.NAMES:
+        return None
+    _ = Speech(lang)
+    order = lessons.COURSE
+    place = order.index(name) if name in order else None
+    context = {
+        **_frame(_, state, f"learn/{name}" if name != "learn" else "learn/"),
+        "title": lessons.title(lang, name),
+        "body": lessons.page(lang, name, _),
+        "course": [(entry, lessons.title(lang, entry)) for entry in order],
+        "here": name,
+        "before": None if not place else order[place - 1],
+        "after": order[0] if place is None else order[place + 1] if place + 1 < len(order) else None,
+        "titles": {entry: lessons.title(lang, entry) for entry in order},
+    }
+    return environment().get_template("lesson.html").render(context)
+
+
+def problem(status: int, lang: str) -> str:
+    """Give the page for a request that cannot be served."""
+    _ = Speech(lang)
+    words = {404: _("There is no such page."), 421: _("This address is not served here.")}
+    context = {**_frame(_, State(), ""), "status": status, "words": words.get(status, _("Something went wrong."))}
+    return environment().get_template("problem.html").render(context)
+
+
+def _frame(_: Speech, state: State, path: str, *, exported: bool = False) -> dict[str, Any]:
+    """Give what every page needs."""
+    query = state.query()
+    here = "" if path == "simulator" else path
+    return {
+        "_": _,
+        "lang": _.lang,
+        "tag": _.tag,
+        "state": state,
+        "query": query,
+        "languages": [(code, name, f"/{code}/{here}{'?' + query if query else ''}") for code, name in LANGUAGES.items()],
+        "home": f"/{_.lang}/",
+        "version": __version__,
+        "exported": exported,
+        "path": path,
+    }
+
+
+def shown_pairs(seen: Document) -> dict[str, Any]:
+    """Say which rows of the tables are drawn: the first twelve, and the slowest on its own."""
+    total = len(seen.turns)
+    if seen.state.rows == "all" or total <= FIRST_ROWS:
+        return {"first": list(range(total)), "left_out": 0, "last": None}
+    last = seen.slowest.pair
+    return {
+        "first": list(range(FIRST_ROWS)),
+        "left_out": total - FIRST_ROWS,
+        "last": last if last >= FIRST_ROWS else None,
+    }
+
+
+def live_sentence(seen: Document, _: Speech) -> Markup:
+    """Give the first screen's sentence; its numbers are the controls."""
+    row = seen.turns[seen.pair]
+
+    def scrub(name: str, value: int, label: str, low: int | None = None, high: int | None = None) -> Markup:
+        bounds = "".join(f' {side}="{bound}"' for side, bound in (("min", low), ("max", high)) if bound is not None)
+        return Markup('<input class="scrub" type="number" step="1" name="{}" value="{}" aria-label="{}"{}>').format(
+            name, value, label, Markup(bounds)
+        )
+
+    def out(name: str, text: str) -> Markup:
+        return Markup('<span class="num" data-v="{}">{}</span>').format(name, text)
+
+    whole = int(abs(row.angle) // (2 * math.pi))
+    return _(
+        "At position {m}, pair {pair} has turned {angle} rad: {turns} and {degrees}°. The score with the key at position "
+        "{n} is {score}, and it sees only the distance {distance}.",
+        m=scrub("m", seen.state.m, _("query position")),
+        pair=scrub("pair", seen.pair, _("pair being drawn"), 0, len(seen.turns) - 1),
+        angle=out("live.angle", _.number(row.angle, 3)),
+        turns=out("live.turns", _.turns(whole)),
+        degrees=out("live.degrees", _.number(math.degrees(math.fmod(row.angle, 2 * math.pi)), 2)),
+        n=scrub("n", seen.state.n, _("key position")),
+        score=out("live.score", _.number(seen.scores.score, 6)),
+        distance=out("live.distance", _.number(seen.state.m - seen.state.n, 0)),
+    )
+
+
+def _page_data(seen: Document, _: Speech) -> dict[str, Any]:
+    """Give what JavaScript needs to move the figure without asking the server."""
+    pairs = seen.rope.pairs(seen.a.length)
+    return {
+        "theta": pairs.inv_freq.tolist(),
+        "first": pairs.first.tolist(),
+        "second": pairs.second.tolist(),
+        "factor": pairs.cos_sin_factor,
+        "still": seen.scores.still,
+        "q": list(seen.query_vector),
+        "k": list(seen.key_vector),
+        "m": seen.state.m,
+        "n": seen.state.n,
+        "s": seen.state.s,
+        "pair": seen.pair,
+        "window": seen.state.window,
+        "decimal": _.decimal,
+        "thousands": _.thousands,
+        "words": {"none": _("no full turn"), "one": _("one full turn"), "many": _("{count} full turns")},
+    }
+
+
+def _engineers(seen: Document, _: Speech, start: Model | None) -> dict[str, Any]:
+    length = seen.a.length
+    return {
+        "curve": figures.score_curve(analysis.curve(seen), seen.state.m - seen.state.n, _),
+        "heat": figures.heat_map(analysis.heat_map(seen.rope, length, seen.state.window, columns=64, rows=24), _),
+        "precision": analysis.precision(seen.rope, length),
+        "comparison": None if seen.b is None else analysis.comparison(seen),
+        "snippets": snippets.all_of(seen),
+        "presets": [(name, preset_thumbnail(name)) for name in PRESETS_SHOWN],
+        "all_presets": preset_names(),
+        "start": None if start is None else start.target,
+    }
+
+
+@cache
+def preset_thumbnail(name: str) -> Markup:
+    """Give the small picture of a preset's wavelengths."""
+    rope = describe(Side(model=name)).rope
+    pairs = rope.pairs()
+    turning = [float(value) for value in pairs.wavelength if math.isfinite(value)]
+    return figures.thumbnail(turning, float(rope.max_position_embeddings or 0) or None)
+
+
+def message_words(message: Message, _: Speech) -> Markup:
+    """Say what is wrong with one parameter of the address."""
+    given = {"parameter": message.parameter, "given": message.given}
+    match message.kind:
+        case "unknown":
+            return _("The address has an unknown parameter {parameter}; it is left out.", **given)
+        case "whole":
+            low, high = number_text(message.low or 0), number_text(message.high or 0)
+            return _("{parameter} must be a whole number from {low} to {high}, got {given}.", low=low, high=high, **given)
+        case "number":
+            low, high = number_text(message.low or 0), number_text(message.high or 0)
+            return _("{parameter} must be a number from {low} to {high}, got {given}.", low=low, high=high, **given)
+        case "vector":
+            return _("{parameter} must be 1 to {high} numbers with commas between, got {given}.", high=1024, **given)
+        case "model":
+            return _("There is no preset {given}.", given=message.given)
+        case "choice" if message.choices:
+            return _("{parameter} must be one of {choices}, got {given}.", choices=", ".join(message.choices), **given)
+        case _:
+            return _("{parameter} cannot be {given}.", **given)
+
+
+def fixed(value: float | None, digits: int = 6) -> str:
+    """Write a number with a fixed count of decimals and a decimal dot, as figures, tables and readings do."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """Write a number with its sign where it is negative, and 0 without one."""
+    text = f"{value:.{digits}f}"
+    return text[1:] if text.startswith("-") and float(text) == 0 else text
+
+
+def noise(value: float) -> str:
+    """Write float noise as it is, "1.1e-16", and exactly 0 as "0".
+
+    >>> noise(1.1102230246251565e-16), noise(0.0)
+    ('1.1e-16', '0')
+    """
+    if value == 0:
+        return "0"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
