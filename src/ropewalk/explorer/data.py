@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from ..errors import RopewalkError
 from ..gate import verify
 from ..inspection import PairRow
