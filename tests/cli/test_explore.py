@@ -1,4 +1,4 @@
-"""`ropewalk explore`: pages without a server, one file for everything, a server that answers, and errors in one line."""
+"""`ropewalk explore`: pages without a server, one file for everything, a server, and errors in one line."""
 
 import json
 import os

@@ -26,9 +26,10 @@ def circle(document: "Document", _: Speech) -> Markup:
     row, key = document.turns[document.pair], document.key_turns[document.pair]
     longest = max(row.radius_before, key.radius_before, row.radius_after, key.radius_after, 1e-9)
     scale = RADIUS / longest
+    label = _("Pair {pair} turning: drag the arrows", pair=document.pair)
     parts = [
         f'<svg id="circle" class="circle" viewBox="-128 -128 256 256" role="group" data-scale="{scale!r}" '
-        f'aria-label="{_("Pair {pair} turning: drag the arrows", pair=document.pair)}">',
+        f'aria-label="{label}">',
         '<line class="axis" x1="-120" x2="120" y1="0" y2="0"/><line class="axis" y1="-120" y2="120" x1="0" x2="0"/>',
         f'<circle class="orbit" r="{row.radius_before * scale:.3f}"/>',
         f'<path class="arc query-arc" d="{arc(row.before, row.angle, 34.0)}"/>',
@@ -74,9 +75,10 @@ def spectrum(document: "Document", _: Speech, *, link: bool = True) -> Markup:
         marks.append((original, "original", _("original length")))
     place = _log_axis([row.wavelength or 1.0 for row in rows] + [float(mark[0]) for mark in marks])
     total = len(document.speeds.rows)
+    label = _("Wavelengths of all pairs, short to long, on a logarithmic axis")
     parts = [
         f'<svg class="spectrum" viewBox="0 0 {SPECTRUM_WIDTH:g} {SPECTRUM_HEIGHT:g}" role="group" '
-        f'aria-label="{_("Wavelengths of all pairs, short to long, on a logarithmic axis")}">'
+        f'aria-label="{label}">'
     ]
     for value, kind, label in marks:
         x = place(float(value))
@@ -126,9 +128,10 @@ def score_curve(data: dict[str, Any], distance: int, _: Speech) -> Markup:
     place = _log_axis([1.0, float(max(distances[-1], 10))], width=width)
     series = {"mean": data["mean"], "given": data["given"]}
     reach = {name: max(map(abs, values)) or 1.0 for name, values in series.items()}
+    label = _("Score against distance, on a logarithmic axis")
     parts = [
         f'<svg class="curve" viewBox="0 0 {width:g} {height:g}" role="img" '
-        f'aria-label="{_("Score against distance, on a logarithmic axis")}">',
+        f'aria-label="{label}">',
         f'<line class="axis" x1="0" x2="{width:g}" y1="{height / 2:g}" y2="{height / 2:g}"/>',
     ]
     for name, values in series.items():
@@ -153,9 +156,10 @@ def heat_map(data: dict[str, Any], _: Speech) -> Markup:
     rows, columns = len(data["pairs"]), len(data["positions"])
     width, height = 640.0, 8.0 * rows
     dx, dy = width / columns, height / rows
+    label = _("Cosine of the angle, by position and pair")
     parts = [
         f'<svg class="heat" viewBox="0 0 {width:g} {height:g}" role="img" preserveAspectRatio="none" '
-        f'aria-label="{_("Cosine of the angle, by position and pair")}">'
+        f'aria-label="{label}">'
     ]
     for y, values in enumerate(data["cos"]):
         for tone in range(1, 9):  # one path a tone keeps the picture small

@@ -51,6 +51,11 @@ class Speech:
         return self("one full turn") if count == 1 else self("{count} full turns", count=count)
 
 
+def N_(text: str) -> str:  # noqa: N802
+    """Mark a label for translation where it is only named; it is translated where it is shown."""
+    return text
+
+
 def negotiate(header: str | None) -> str:
     """Choose the language from an Accept-Language header, English where none fits.
 

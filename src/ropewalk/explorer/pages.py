@@ -13,10 +13,17 @@ from ..models.model import Model
 from ..models.targets import preset_names
 from . import analysis, figures, lessons, snippets
 from .data import Document, describe, document, gate
-from .i18n import LANGUAGES, Speech
+from .i18n import LANGUAGES, N_, Speech
 from .state import SCALINGS, Message, Side, State, number_text
 
 FIRST_ROWS = 12
+GATE_LABELS = (
+    N_("turning by 0 returns the vector"),
+    N_("turning by m, then by n, is turning by m + n"),
+    N_("turning by m, then by -m, returns the vector"),
+    N_("turning keeps the length"),
+    N_("the score sees only the distance"),
+)
 PRESETS_SHOWN = (
     "llama-2-7b", "llama-3.1-8b", "mistral-7b-v0.3", "qwen3-8b", "gemma-3-4b", "gpt-oss-20b", "deepseek-v3", "phi-3-mini-128k",
     "chatglm-6b", "smollm2-135m", "llama-4-scout", "qwen3-vl-2b",

@@ -187,15 +187,15 @@ def _positions(rope: Rope, position_ids: ArrayLike) -> NDArray[np.float64]:
 
 def _numbers(what: str, values: ArrayLike) -> NDArray[Any]:
     """Give values as an array of real numbers; text, booleans, complex numbers and ragged lists are refused."""
-    refused = f"{what} must be an array of integers or floats, got {shown(values)}."
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
         raise RopewalkError(
-            f"{refused} Make it rectangular; a torch tensor must be detached, on the CPU and not bfloat16."
+            f"{what} must be an array of integers or floats, got {shown(values)}. Make it rectangular; a torch tensor must "
+            "be detached, on the CPU and not bfloat16."
         ) from error
     if array.dtype.kind not in "iuf" and "float" not in array.dtype.name:  # bfloat16 is of kind V
-        raise RopewalkError(refused)
+        raise RopewalkError(f"{what} must be an array of integers or floats, got {shown(values)}.")
     return array
 
 
