@@ -105,3 +105,50 @@ def _bfloat16(values: NDArray[np.float64]) -> NDArray[np.float64]:
     bits = values.astype(np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
     return rounded.view(np.float32).astype(np.float64)
+
+
+def arithmetic(document: "Document") -> list[dict[str, Any]]:
+    """Give the drawn pair's turning one number at a time: how it is made, in float64 and in bfloat16 throughout.
+
+    The bfloat16 column rounds the frequency, the position, their product, cos and sin, every factor and every result.
+    """
+    row = document.turns[document.pair]
+    g = document.rope.pairs(document.a.length).cos_sin_factor
+    a, b = row.before
+    m = float(document.state.m)
+    cos, sin = math.cos(row.angle), math.sin(row.angle)
+    low = {name: _low(value) for name, value in (("theta", row.inv_freq), ("m", m), ("a", a), ("b", b), ("g", g))}
+    low_angle = _low(low["m"] * low["theta"])
+    low_cos, low_sin = _low(math.cos(low_angle)), _low(math.sin(low_angle))
+    lows = (
+        low["theta"],
+        low_angle,
+        low_cos,
+        low_sin,
+        _low(low["g"] * _low(_low(low["a"] * low_cos) - _low(low["b"] * low_sin))),
+        _low(low["g"] * _low(_low(low["b"] * low_cos) + _low(low["a"] * low_sin))),
+    )
+    factor = "" if g == 1 else f"{g:.6f} · "
+    names = (
+        ("θ", _frequency_made(document), row.inv_freq),
+        ("m·θ", f"{document.state.m} · {row.inv_freq:.8f}", row.angle),
+        ("cos", f"cos {row.angle:.6f}", cos),
+        ("sin", f"sin {row.angle:.6f}", sin),
+        (f"[{row.first}]", f"{factor}({a:.3f} · {cos:.6f} - {b:.3f} · {sin:.6f})", row.after[0]),
+        (f"[{row.second}]", f"{factor}({b:.3f} · {cos:.6f} + {a:.3f} · {sin:.6f})", row.after[1]),
+    )
+    return [
+        {"name": name, "made": made, "float64": value, "bfloat16": rounded}
+        for (name, made, value), rounded in zip(names, lows, strict=True)
+    ]
+
+
+def _frequency_made(document: "Document") -> str:
+    rope = document.rope
+    if rope.scaling.rope_type != "default" or rope.axes.kind != "single":
+        return rope.scaling.rope_type
+    return f"{rope.rope_theta:g}^(-2·{document.pair}/{rope.width})"
+
+
+def _low(value: float) -> float:
+    return float(_bfloat16(np.array([value]))[0])

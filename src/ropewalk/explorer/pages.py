@@ -63,6 +63,7 @@ def simulator(
         "data": Markup(json.dumps(_page_data(seen, _), ensure_ascii=False).replace("<", "\\u003c")),
         "live": live_sentence(seen, _),
         "scalings": SCALINGS,
+        "arithmetic": analysis.arithmetic(seen),
         "gate": gate(),
         "lesson": lambda name: lessons.fragment(lang, name),
         "quiz": lessons.quiz(lang),

@@ -114,6 +114,8 @@ class State:
         b = {name[2:]: value for name, value in values.items() if name.startswith("b.")}
         rest = {name: value for name, value in values.items() if name in _WHOLE}
         shown = Side(**a)
+        if b == {"model": shown.model}:  # the form's "compare with nothing"
+            b = {}
         return cls(a=shown, b=replace(shown, **b) if b else None, **rest)
 
     def query(self) -> str:
@@ -138,6 +140,20 @@ class State:
         side = {name: value for name, value in changes.items() if name in _SIDE}
         rest = {name: value for name, value in changes.items() if name not in _SIDE}
         return replace(self, a=replace(self.a, **side), **rest) if side else replace(self, **rest)
+
+    def swapped(self) -> "State":
+        """Give the state with its two descriptions exchanged; the same where there is one."""
+        return self if self.b is None else replace(self, a=self.b, b=self.a)
+
+    def side_differences(self) -> list[tuple[str, str]]:
+        """Give the second description as form fields: what differs from the first, the model left out."""
+        if self.b is None:
+            return []
+        return [
+            (f"b.{name}", _text(getattr(self.b, name)))
+            for name in _SIDE
+            if name != "model" and getattr(self.b, name) != getattr(self.a, name)
+        ]
 
     def link(self, **changes: Any) -> str:
         """Give the address of the state with some values changed, relative to the page."""
