@@ -14,6 +14,7 @@ TARGET ?= llama-3.1-8b
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
+LOCALE := src/ropewalk/explorer/locale
 PIP := $(BIN)/python -m pip install --quiet
 TORCH := $(STAMPS)/torch-$(shell printf '%s' '$(TORCH_SPEC)' | tr -c 'A-Za-z0-9.+' _)
 
@@ -23,18 +24,19 @@ export PIP_NO_INPUT := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help run test lint format slow census clean
+.PHONY: help run test lint format slow census messages clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-run: $(STAMPS)/base ## set up .venv, then inspect a model (TARGET=llama-3.1-8b)
+run: $(STAMPS)/extra-web ## set up .venv, inspect a model (TARGET=llama-3.1-8b), then serve the page that turns until Ctrl-C
 	@$(BIN)/ropewalk inspect $(TARGET)
+	@$(BIN)/ropewalk explore $(if $(filter file,$(origin TARGET)),,$(TARGET)) $(if $(RUN_ONCE),--once)
 
-test: $(STAMPS)/group-test ## the tests, but for the slow ones and the census
+test: $(STAMPS)/extra-web $(STAMPS)/group-test $(STAMPS)/browser ## the tests, but for the slow ones and the census
 	@$(BIN)/python -m pytest -m "not slow and not census"
 
-lint: $(STAMPS)/group-lint ## ruff check, ruff format --check, pyright
+lint: $(STAMPS)/extra-web $(STAMPS)/group-lint ## ruff check, ruff format --check, pyright
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright --pythonpath $(BIN)/python
@@ -43,11 +45,19 @@ format: $(STAMPS)/group-lint ## mend what ruff can mend
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-slow: $(STAMPS)/group-test ## the tests marked slow
+slow: $(STAMPS)/extra-web $(STAMPS)/group-test $(STAMPS)/browser ## the tests marked slow
 	@$(BIN)/python -m pytest -m slow
 
-census: $(TORCH) $(STAMPS)/group-test $(STAMPS)/group-census ## compare with every rotary class of transformers (installs TORCH_SPEC)
+census: $(TORCH) $(STAMPS)/extra-web $(STAMPS)/group-test $(STAMPS)/group-census ## compare with every rotary class of transformers (installs TORCH_SPEC)
 	@$(BIN)/python -m pytest -m census
+
+messages: $(STAMPS)/extra-web ## list the page's labels anew in the catalogs of src/ropewalk/explorer/locale
+	@$(BIN)/pybabel -q extract --mapping-file babel.cfg --keyword N_ --add-location file --width 120 \
+	--project ropewalk --version explorer --msgid-bugs-address "(the project's issues)" --last-translator ropewalk \
+	--header-comment "# The explorer's labels; made by \`make messages\`." \
+	--output-file $(LOCALE)/explorer.pot src/ropewalk/explorer
+	@$(BIN)/pybabel -q update --domain explorer --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date \
+	--width 120 --input-file $(LOCALE)/explorer.pot --output-dir $(LOCALE)
 
 clean: ## remove .venv and all that the targets made
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
@@ -78,6 +88,17 @@ $(STAMPS)/group-%: pyproject.toml $(STAMPS)/base
 	@echo "installing the dependency group $*"
 	@$(PIP) --group $*
 	@touch $@
+
+# The pages are looked at in a real browser. As root on a Debian-like system it is installed; elsewhere it is yours to
+# install, and without it those tests are skipped, except under CI, where that is an error. No stamp, no browser.
+$(STAMPS)/browser: | $(STAMPS)/venv
+	@if command -v chromium >/dev/null && fc-list :lang=zh 2>/dev/null | grep -q .; then touch $@; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		echo "installing Chromium and fonts"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+		chromium fonts-liberation fonts-noto-cjk >/dev/null && touch $@; \
+	elif [ "$$CI" = true ]; then echo "Chromium and fonts for Chinese are missing, and CI needs them" >&2; exit 1; \
+	else echo "no Chromium with fonts for Chinese: tests in a browser may be skipped"; fi
 
 $(TORCH): | $(STAMPS)/venv
 	@echo "installing $(TORCH_SPEC)"

@@ -90,6 +90,11 @@ def test_a_file_imports_only_from_floors_below_its_own(path):
         ("cli/inspect.py", "from ropewalk import read\nfrom ..models import Model", True),
         ("__init__.py", "from .models import read", True),
         ("__init__.py", "from .cli import main", False),
+        ("explorer/pages.py", "from ..models.model import Model\nfrom . import figures", True),
+        ("explorer/live/attention.py", "from ..i18n import Speech\nfrom ...rope import Rope", True),
+        ("explorer/app.py", "from ..cli.explore import command", False),
+        ("simulation.py", "from .explorer.state import State", False),
+        ("cli/explore.py", "from ..explorer.app import make_app", True),
         ("attic.py", "import json", False),
     ],
 )
@@ -107,16 +112,43 @@ def requirement_names(requirements: list[str]) -> set[str]:
     return {re.split(r"[^\w.-]", one, maxsplit=1)[0].replace("-", "_").lower() for one in requirements}
 
 
-def test_every_third_party_import_is_a_declared_dependency():
-    extras = PYPROJECT["project"]["optional-dependencies"].values()
-    declared = requirement_names(PYPROJECT["project"]["dependencies"] + [one for extra in extras for one in extra])
-    used = {}
+# what a distribution is imported as, where that is not its own name
+IMPORTED_AS = {"markdown_it_py": "markdown_it"}
+
+
+def modules_of(requirements: list[str]) -> set[str]:
+    """The top-level modules that requirement strings bring."""
+    return {IMPORTED_AS.get(name, name) for name in requirement_names(requirements)}
+
+
+def third_party_imports() -> dict[str, set[str]]:
+    """Every third-party module that the package imports, with the files that do, relative to the package."""
+    used: dict[str, set[str]] = {}
     for path in SOURCES:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for module in imported(tree, path.relative_to(PACKAGE.parent).parts[:-1]):
-            used[module[0]] = path.name
-    undeclared = used.keys() - declared - sys.stdlib_module_names - {"ropewalk"}
-    assert {name: used[name] for name in undeclared} == {}
+            if module and module[0] not in sys.stdlib_module_names | {"ropewalk"}:
+                used.setdefault(module[0], set()).add(path.relative_to(PACKAGE).as_posix())
+    return used
+
+
+def test_every_third_party_import_is_a_declared_dependency():
+    extras = PYPROJECT["project"]["optional-dependencies"].values()
+    declared = modules_of(PYPROJECT["project"]["dependencies"] + [one for extra in extras for one in extra])
+    assert {name: files for name, files in third_party_imports().items() if name not in declared} == {}
+
+
+def test_only_the_explorer_and_its_command_import_the_extra_web():
+    web = modules_of(PYPROJECT["project"]["optional-dependencies"]["web"])
+    users = {file for name, files in third_party_imports().items() if name in web for file in files}
+    assert {file for file in users if not file.startswith("explorer/")} <= {"cli/explore.py"}
+    allowed = web | modules_of(PYPROJECT["project"]["dependencies"])
+    others = {
+        name: files
+        for name, files in third_party_imports().items()
+        if name not in allowed and any(file.startswith("explorer/") for file in files)
+    }
+    assert others == {}
 
 
 def test_import_is_silent_and_asks_for_no_optional_or_slow_package():
@@ -135,7 +167,7 @@ def test_import_is_silent_and_asks_for_no_optional_or_slow_package():
     assert (done.returncode, done.stderr) == (0, "")
     asked = set(json.loads(done.stdout))  # what was asked for counts even where it is not installed
     unwanted = {"torch", "triton", "jax", "transformers", "gguf", "safetensors", "huggingface_hub", "matplotlib"}
-    unwanted |= {"starlette", "uvicorn", "jinja2", "click", "rich"}
+    unwanted |= {"click", "rich", *modules_of(PYPROJECT["project"]["optional-dependencies"]["web"])}
     assert {"ropewalk", "numpy"} <= asked
     assert asked & unwanted == set()
 
@@ -199,6 +231,11 @@ def test_wheel_built_from_the_sdist_holds_the_package_its_data_and_its_licence(t
     assert held == {path.relative_to(PACKAGE.parent).as_posix() for path in files}
     assert "ropewalk/py.typed" in held
     assert {name for name in held if name.endswith(".json")}
+    explorer = {name.removeprefix("ropewalk/explorer/") for name in held if name.startswith("ropewalk/explorer/")}
+    assert {"templates/simulator.html", "static/explorer.js", "static/explorer.css", "static/icon.svg"} <= explorer
+    assert {"locale/vi/LC_MESSAGES/explorer.po", "locale/zh/LC_MESSAGES/explorer.po"} <= explorer
+    lessons = {lang: {name for name in explorer if name.startswith(f"lessons/{lang}/")} for lang in ("en", "vi", "zh")}
+    assert lessons["en"] and len({len(names) for names in lessons.values()}) == 1
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata.get_all("License-File") == ["LICENSE"]
     assert metadata["Requires-Python"] == ">=3.11"

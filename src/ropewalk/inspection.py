@@ -175,24 +175,23 @@ def view_rope(
     # what proportional leaves still is no scaling, what its factor slows is
     scaling = rope.scaling
     unscaled_by = replace(scaling, factor=1.0) if isinstance(scaling, Proportional) else Default()
-    unscaled = rope.replace(scaling=unscaled_by).pairs().inv_freq
+    unscaled = rope.replace(scaling=unscaled_by).pairs().inv_freq.tolist()
     names = getattr(rope.axes, "names", ("position",))
-    second = None if pairs.is_rotation else pairs.second_inv_freq
+    second = None if pairs.is_rotation or pairs.second_inv_freq is None else pairs.second_inv_freq.tolist()
+    columns = (column.tolist() for column in (pairs.first, pairs.second, pairs.axis, pairs.inv_freq))
     rows = []
-    for i in range(len(pairs)):
-        inv_freq = float(pairs.inv_freq[i])
-        wavelength = None if inv_freq == 0 else _finite(2 * math.pi / abs(inv_freq))
+    for i, (one, other, axis, inv_freq) in enumerate(zip(*columns, strict=True)):
         rows.append(
             PairRow(
                 pair=i,
-                first=int(pairs.first[i]),
-                second=int(pairs.second[i]),
-                axis=names[int(pairs.axis[i])],
+                first=one,
+                second=other,
+                axis=names[axis],
                 inv_freq=inv_freq,
-                second_inv_freq=None if second is None else float(second[i]),
-                wavelength=wavelength,
+                second_inv_freq=None if second is None else second[i],
+                wavelength=None if inv_freq == 0 else _finite(2 * math.pi / abs(inv_freq)),
                 turns=None if window is None else window * abs(inv_freq) / (2 * math.pi),
-                divisor=None if inv_freq == 0 else _finite(float(unscaled[i]) / inv_freq),
+                divisor=None if inv_freq == 0 else _finite(unscaled[i] / inv_freq),
             )
         )
     turning = [row for row in rows if row.wavelength is not None]

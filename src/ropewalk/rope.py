@@ -1,6 +1,7 @@
 """The description of one rotary position embedding, every convention explicit."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -120,8 +121,9 @@ class Rope:
         >>> Rope(head_dim=4, rope_theta=100.0, pairing="interleaved").pairs().to_dict()["second"]
         [1, 3]
         """
-        if length is not None:
-            length = whole("length", length)
+        return _resolved(self, None if length is None else whole("length", length))
+
+    def _resolve(self, length: int | None) -> Pairs:
         plan = self.axes.plan(self.width)
         ladders = [
             self.scaling.frequencies(
@@ -202,3 +204,9 @@ class Rope:
         if "axes" in given:
             given["axes"] = axes_from_dict(given["axes"])
         return cls(**given)
+
+
+@lru_cache(maxsize=256)
+def _resolved(rope: Rope, length: int | None) -> Pairs:
+    """Resolve a description once: both it and its table are frozen."""
+    return rope._resolve(length)

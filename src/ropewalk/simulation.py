@@ -35,6 +35,7 @@ class TurnRow:
         after: the two channels turned.
         radius_before: their length.
         radius_after: their length after turning.
+        factor: what multiplies cos and sin, and so the length.
     """
 
     pair: int
@@ -46,6 +47,7 @@ class TurnRow:
     after: tuple[float, float]
     radius_before: float
     radius_after: float
+    factor: float = 1.0
 
     @property
     def angle_wrapped(self) -> float:
@@ -54,8 +56,8 @@ class TurnRow:
 
     @property
     def radius_deviation(self) -> float:
-        """How much turning changed the length: float noise."""
-        return self.radius_after - self.radius_before
+        """How much the length differs from the factor times what it was: float noise."""
+        return self.radius_after - self.factor * self.radius_before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +160,12 @@ def turn_table(
     >>> row.angle, round(row.angle_wrapped, 2), [round(value, 3) for value in row.after]
     (7.0, 41.07, [0.754, 0.657])
     """
-    before = _vector(vector, rope)
-    after = _turned(before, position, rope, length)
+    given = _vector(vector, rope)
+    before, after = given.tolist(), _turned(given, position, rope, length).tolist()
     pairs = rope.pairs(length)
     rows = []
-    for i, (a, b) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
-        inv_freq = float(pairs.inv_freq[i])
+    columns = zip(pairs.first.tolist(), pairs.second.tolist(), pairs.inv_freq.tolist(), strict=True)
+    for i, (a, b, inv_freq) in enumerate(columns):
         rows.append(
             TurnRow(
                 pair=i,
@@ -171,10 +173,11 @@ def turn_table(
                 second=b,
                 inv_freq=inv_freq,
                 angle=position * inv_freq,
-                before=(float(before[a]), float(before[b])),
-                after=(float(after[a]), float(after[b])),
+                before=(before[a], before[b]),
+                after=(after[a], after[b]),
                 radius_before=math.hypot(before[a], before[b]),
                 radius_after=math.hypot(after[a], after[b]),
+                factor=pairs.cos_sin_factor,
             )
         )
     return tuple(rows)
@@ -197,9 +200,14 @@ def angle_between(
     >>> round(angle_between(default_rope(), DEFAULT_QUERY, DEFAULT_KEY, 7, 2, 0), 2)
     163.52
     """
-    (a, b), (c, d) = (
-        turn_table(rope, vector, position, length=length)[pair].after for vector, position in ((query, m), (key, n))
+    return angle_between_arrows(
+        *(turn_table(rope, vector, position, length=length)[pair].after for vector, position in ((query, m), (key, n)))
     )
+
+
+def angle_between_arrows(one: tuple[float, float], other: tuple[float, float]) -> float | None:
+    """Give the angle in degrees between two arrows, 0 to 180; None where one of them has no length."""
+    (a, b), (c, d) = one, other
     lengths = math.hypot(a, b) * math.hypot(c, d)
     if lengths == 0:
         return None
@@ -230,20 +238,15 @@ def score_table(
     if not pairs.is_rotation:
         raise RopewalkError("this map is no rotation: its scores do not depend on the distance alone.")
     rows = []
-    for i, (a, b) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
-        angle = (m - n) * float(pairs.inv_freq[i])
-        straight = float(q[a] * k[a] + q[b] * k[b])
-        cross = float(q[a] * k[b] - q[b] * k[a])
-        part = pairs.cos_sin_factor**2 * (straight * math.cos(angle) + cross * math.sin(angle))
+    columns = zip(pairs.first.tolist(), pairs.second.tolist(), pairs.inv_freq.tolist(), strict=True)
+    one, other, g = q.tolist(), k.tolist(), pairs.cos_sin_factor**2
+    for i, (a, b, inv_freq) in enumerate(columns):
+        angle = (m - n) * inv_freq
+        straight = one[a] * other[a] + one[b] * other[b]
+        cross = one[a] * other[b] - one[b] * other[a]
+        part = g * (straight * math.cos(angle) + cross * math.sin(angle))
         rows.append(
-            ScoreRow(
-                pair=i,
-                inv_freq=float(pairs.inv_freq[i]),
-                angle=angle,
-                straight=straight,
-                cross=cross,
-                contribution=part,
-            )
+            ScoreRow(pair=i, inv_freq=inv_freq, angle=angle, straight=straight, cross=cross, contribution=part)
         )
     turning = np.concatenate([pairs.first, pairs.second])
     still = np.setdiff1d(np.arange(rope.head_dim), turning)

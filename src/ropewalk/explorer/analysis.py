@@ -1,6 +1,7 @@
 """What engineers ask of the same page: scores against distance, angles by position, precision, a second description."""
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,6 +69,7 @@ def heat_map(rope: Rope, length: int | None, window: int, *, columns: int = 96, 
     }
 
 
+@lru_cache(maxsize=64)
 def precision(rope: Rope, length: int | None) -> list[dict[str, Any]]:
     """Give the largest error of an angle's cosine by position, for frequencies or angles kept in fewer bits.
 
@@ -89,14 +91,22 @@ def precision(rope: Rope, length: int | None) -> list[dict[str, Any]]:
     return rows
 
 
+@lru_cache(maxsize=64)
+def worst_in_half(rope: Rope, length: int | None, below: int = 2048) -> float | None:
+    """Give the largest error of any cosine at any position below a number, all three rounded to half."""
+    exact = rope.pairs(length).inv_freq
+    positions = np.arange(below)[:, None]
+    return _worst(np.cos(positions * exact), _half_angles(positions, exact))
+
+
 def _worst(right: NDArray[np.float64], angles: NDArray[Any]) -> float | None:
     error = float(np.abs(np.cos(angles.astype(np.float64)) - right).max())
     return error if math.isfinite(error) else None
 
 
-def _half_angles(position: int, exact: NDArray[np.float64]) -> NDArray[np.float64]:
+def _half_angles(position: int | NDArray[np.int64], exact: NDArray[np.float64]) -> NDArray[np.float64]:
     with np.errstate(over="ignore", invalid="ignore"):
-        angles = (np.float16(position) * exact.astype(np.float16)).astype(np.float16)
+        angles = (np.asarray(position, dtype=np.float16) * exact.astype(np.float16)).astype(np.float16)
         return np.where(np.isfinite(angles), angles, np.nan).astype(np.float64)
 
 

@@ -1,12 +1,13 @@
 """The server: loopback, a Host check, strict headers, no path from a request ever opened, errors as pages."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -33,33 +34,38 @@ STATIC: Mapping[str, str] = {
     "fonts/math.woff2": "font/woff2",
 }
 MAX_QUERY = 65_536
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
-def make_app(start: Model | None = None, *, hosts: frozenset[str] = frozenset({"127.0.0.1", "localhost", "[::1]"})) -> Starlette:
+def make_app(start: Model | None = None, *, hosts: frozenset[str] = LOOPBACK) -> ASGIApp:
     """Make the application; start is the model that was named on the command line."""
 
-    def home(request: Request) -> Response:
+    async def home(request: Request) -> Response:
         lang = negotiate(request.headers.get("accept-language"))
-        query = request.url.query
-        return RedirectResponse(f"/{lang}/{'?' + query if query else ''}", status_code=302, headers={"vary": "accept-language"})
+        query = _query(request)
+        target = f"/{lang}/?{query}" if query else f"/{lang}/"
+        return RedirectResponse(target, status_code=302, headers={"vary": "accept-language"})
 
-    def simulator(request: Request) -> Response:
-        state, messages = _state(request)
-        return _html(pages.simulator(state, messages, _lang(request), start))
+    async def simulator(request: Request) -> Response:
+        lang = _lang(request)
+        state, messages = State.parse(_query(request))
+        return _html(pages.simulator(state, messages, lang, start))
 
-    def data(request: Request) -> Response:
-        state, messages = _state(request)
+    async def data(request: Request) -> Response:
+        _lang(request)
+        state, messages = State.parse(_query(request))
         seen = document(state, messages, start)
         return JSONResponse(seen.to_dict(), status_code=400 if messages else 200)
 
-    def learn(request: Request) -> Response:
-        state, _ = _state(request)
-        text = pages.lesson(request.path_params.get("name") or "learn", _lang(request), state)
+    async def learn(request: Request) -> Response:
+        lang, query = _lang(request), _query(request)
+        state, _ = State.parse(query)
+        text = pages.lesson(request.path_params.get("name") or "learn", lang, state, query)
         if text is None:
             raise HTTPException(404)
         return _html(text)
 
-    def static(request: Request) -> Response:
+    async def static(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in STATIC:
             raise HTTPException(404)
@@ -67,9 +73,10 @@ def make_app(start: Model | None = None, *, hosts: frozenset[str] = frozenset({"
 
     async def failed(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        lang = request.url.path.strip("/").split("/")[0]
-        if request.url.path.endswith(".json"):
+        path = request.scope["path"]
+        if path.endswith(".json"):
             return JSONResponse({"schema": SCHEMA, "error": status}, status_code=status)
+        lang = path.strip("/").split("/")[0]
         return _html(pages.problem(status, lang if lang in LANGUAGES else "en"), status)
 
     routes = [
@@ -80,11 +87,8 @@ def make_app(start: Model | None = None, *, hosts: frozenset[str] = frozenset({"
         Route("/{lang}/learn/", learn),
         Route("/{lang}/learn/{name}", learn),
     ]
-    return Starlette(
-        routes=routes,
-        middleware=[Middleware(_Guard, hosts=hosts)],
-        exception_handlers={HTTPException: failed, Exception: failed},
-    )
+    app = Starlette(routes=routes, exception_handlers={HTTPException: failed, Exception: failed})
+    return _Guard(app, hosts)  # around everything, so that the page of a failure has the headers too
 
 
 class _Guard:
@@ -108,14 +112,14 @@ class _Guard:
 
         host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        if name not in self.hosts:
-            await _html(pages.problem(421, "en"), 421)(scope, receive, with_headers)
+        app: ASGIApp = self.app
+        if name.lower() not in self.hosts:
+            app = _html(pages.problem(421, "en"), 421)
         elif scope["method"] not in ("GET", "HEAD"):
-            await _html(pages.problem(405, "en"), 405)(scope, receive, with_headers)
+            app = _html(pages.problem(405, "en"), 405, {"allow": "GET, HEAD"})
         elif len(scope["query_string"]) > MAX_QUERY:
-            await _html(pages.problem(414, "en"), 414)(scope, receive, with_headers)
-        else:
-            await self.app(scope, receive, with_headers)
+            app = _html(pages.problem(414, "en"), 414)
+        await app(scope, receive, with_headers)
 
 
 @cache
@@ -126,44 +130,40 @@ def asset(name: str) -> bytes:
 
 def get(path: str, start: Model | None = None) -> tuple[int, str]:
     """Answer one path without a server: the status and the text of the page, or of its JSON."""
-    import asyncio
+    target, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": unquote(target),
+        "raw_path": target.encode(),
+        "query_string": query.encode(),
+        "headers": [(b"host", b"127.0.0.1")],
+        "server": ("127.0.0.1", 80),
+        "client": ("127.0.0.1", 1),
+        "root_path": "",
+    }
+    status, body = 500, b""
 
-    async def ask() -> tuple[int, bytes]:
-        target, _, query = path.partition("?")
-        scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": "GET",
-            "scheme": "http",
-            "path": target,
-            "raw_path": target.encode(),
-            "query_string": query.encode(),
-            "headers": [(b"host", b"127.0.0.1")],
-            "server": ("127.0.0.1", 80),
-            "client": ("127.0.0.1", 1),
-            "root_path": "",
-        }
-        status, body = 500, b""
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
 
-        async def receive() -> Message:
-            return {"type": "http.request", "body": b"", "more_body": False}
+    async def send(message: Message) -> None:
+        nonlocal status, body
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        elif message["type"] == "http.response.body":
+            body += message.get("body", b"")
 
-        async def send(message: Message) -> None:
-            nonlocal status, body
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            elif message["type"] == "http.response.body":
-                body += message.get("body", b"")
-
-        await make_app(start)(scope, receive, send)
-        return status, body
-
-    status, body = asyncio.run(ask())
+    # nothing in the application waits for anything, so no event loop is needed, and one that runs is not in the way
+    with suppress(StopIteration):
+        make_app(start)(scope, receive, send).send(None)
     return status, body.decode("utf-8")
 
 
-def _state(request: Request) -> tuple[State, tuple]:
-    return State.parse(request.url.query)
+def _query(request: Request) -> str:
+    return request.scope["query_string"].decode("utf-8", "replace")
 
 
 def _lang(request: Request) -> str:
@@ -173,7 +173,5 @@ def _lang(request: Request) -> str:
     return lang
 
 
-def _html(text: str, status: int = 200) -> Response:
-    return Response(text, status_code=status, media_type="text/html; charset=utf-8")
-
-
+def _html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(text, status_code=status, headers=headers, media_type="text/html; charset=utf-8")

@@ -1,9 +1,11 @@
 """A State's data: every number that the page shows, as one JSON document."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from ..errors import RopewalkError
 from ..gate import verify
@@ -12,11 +14,19 @@ from ..models.model import Model
 from ..models.targets import read
 from ..rope import Rope
 from ..scaling import Default, Dynamic, Linear, Llama3, Ntk, Proportional, Scaling, Yarn
-from ..simulation import angle_between, score_table, speed_table, turn_table, wrapped_degrees
+from ..simulation import angle_between_arrows, score_table, speed_table, turn_table, wrapped_degrees
+from .i18n import N_
 from .state import Message, Side, State
 
 SCHEMA = "ropewalk.explorer/1"
-CURVE_POINTS = 257
+PLAIN = Rope(head_dim=8, rope_theta=10000.0, pairing="interleaved")
+NO_START = N_("no model was given when the page was started.")
+NO_ROPE = N_("this model has no RoPE.")
+NO_PART = N_("this model has no such part with RoPE.")
+NO_LAYER = N_("this layer has no RoPE.")
+NO_ROTATION = N_("its map is no rotation, so its scores do not depend on the distance alone.")
+NO_TURN = N_("no pair of it turns.")
+SCORE_COLUMNS = ("pair", "inv_freq", "angle", "straight", "cross", "contribution")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +55,28 @@ class Described:
 def describe(side: Side, start: Model | None = None) -> Described:
     """Make the rope of one side: a model's, or the one typed; start is the model given on the command line."""
     if side.model:
-        return _of_model(side, start)
-    plain = Rope(head_dim=side.d, rope_theta=side.base, pairing=side.pairing, odd="pass")
+        return _shown(_of_model(side, start))
+    odd = "pass" if side.d % 2 else "refuse"
+    plain = Rope(head_dim=side.d, rope_theta=side.base, pairing=side.pairing, odd=odd)
     length = side.length or None
     try:
-        rope = plain.replace(scaling=_scaling(side), max_position_embeddings=side.original)
+        rope = plain.replace(scaling=_scaling(side))
+        if rope.length_dependent:
+            rope = rope.replace(max_position_embeddings=side.original)
         rope.pairs(length)
     except RopewalkError as error:
         return Described(rope=plain, message=str(error))
-    return Described(rope=rope, length=length)
+    return _shown(Described(rope=rope, length=length), plain)
+
+
+def _shown(made: Described, plain: Rope = PLAIN) -> Described:
+    """Give what was made where the page can draw it, and the plain rope where it cannot."""
+    pairs = made.rope.pairs(made.length)
+    if not pairs.is_rotation:
+        return replace(made, rope=plain, length=None, message=NO_ROTATION)
+    if not np.isfinite(pairs.wavelength).any():
+        return replace(made, rope=plain, length=None, message=NO_TURN)
+    return made
 
 
 def _scaling(side: Side) -> Scaling:
@@ -93,25 +116,26 @@ def _preset_model(name: str) -> Model:
 def _of_model(side: Side, start: Model | None) -> Described:
     model = start if side.model == "start" else _preset_model(side.model)
     if model is None:
-        return Described(rope=Rope(head_dim=8, rope_theta=10000.0, pairing="interleaved"), message="no model at start")
+        return Described(rope=PLAIN, message=NO_START)
     usable = {
         name: [number for number, layer in enumerate(layers) if layer.rope is not None]
         for name, layers in model.parts.items()
     }
     parts = tuple((name, len(model.parts[name])) for name, numbers in usable.items() if numbers)
     if not parts:
-        plain = Rope(head_dim=8, rope_theta=10000.0, pairing="interleaved")
-        return Described(rope=plain, name=side.model, message="this model has no RoPE")
+        return Described(rope=PLAIN, name=side.model, message=NO_ROPE)
     part = side.part if side.part in dict(parts) else parts[0][0]
     layers = usable[part]
     layer = side.layer if side.layer in layers else layers[0]
     rope = model.parts[part][layer].rope
     assert rope is not None
-    message = "" if layer == side.layer or side.layer == 0 else f"layer {side.layer} has no RoPE"
+    message = ""
+    if side.part and part != side.part:
+        message = NO_PART
+    elif side.layer and layer != side.layer:
+        message = NO_LAYER
     length = side.length or None
-    return Described(
-        rope=rope, length=length, name=side.model, parts=parts, part=part, layer=layer, message=message
-    )
+    return Described(rope=rope, length=length, name=side.model, parts=parts, part=part, layer=layer, message=message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +196,7 @@ class Document:
                 "shifted": scores.shifted_score,
                 "difference": scores.shift_difference,
                 "rows": [
-                    {name: getattr(row, name) for name in ("pair", "inv_freq", "angle", "straight", "cross", "contribution")}
-                    for row in scores.rows
+                    {name: getattr(row, name) for name in SCORE_COLUMNS} for row in scores.rows
                 ],
                 "still": scores.still,
                 "total": scores.total,
@@ -182,7 +205,9 @@ class Document:
                 "bound": scores.bound,
             },
             "speeds": {
-                "rows": [row.to_dict() | {"angle": angle} for row, angle in zip(speeds.rows, speeds.angles, strict=True)],
+                "rows": [
+                    row.to_dict() | {"angle": angle} for row, angle in zip(speeds.rows, speeds.angles, strict=True)
+                ],
                 "fastest": speeds.fastest,
                 "slowest": speeds.slowest,
                 "slowest_pair": self.slowest.pair,
@@ -194,6 +219,7 @@ class Document:
             "factor": self.rope.pairs(self.a.length).cos_sin_factor,
             "gate": gate(),
             "curve": analysis.curve(self),
+            "precision": analysis.precision(self.rope, self.a.length),
             "b": None if self.b is None else analysis.comparison(self),
         }
 
@@ -209,7 +235,7 @@ def document(state: State, messages: tuple[Message, ...] = (), start: Model | No
     a = describe(state.a, start)
     rope, length = a.rope, a.length
     q, k = state.vectors(rope.head_dim)
-    turns = turn_table(rope, q, state.m, length=length)
+    turns, key_turns = turn_table(rope, q, state.m, length=length), turn_table(rope, k, state.n, length=length)
     pair = min(state.pair, len(turns) - 1)
     return Document(
         state=state,
@@ -219,10 +245,10 @@ def document(state: State, messages: tuple[Message, ...] = (), start: Model | No
         query_vector=q,
         key_vector=k,
         turns=turns,
-        key_turns=turn_table(rope, k, state.n, length=length),
+        key_turns=key_turns,
         scores=score_table(rope, q, k, state.m, state.n, shift=state.s, length=length),
         speeds=speed_table(rope, window=state.window, position=state.m, length=length),
-        between=angle_between(rope, q, k, state.m, state.n, pair, length=length),
+        between=angle_between_arrows(turns[pair].after, key_turns[pair].after),
     )
 
 

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from markupsafe import Markup, escape
 
 from .i18n import Speech
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
 
 SHADES = 32  # pairs run through one scale from fast to slow; .s0 … .s31 in the style sheet
 RADIUS = 92.0  # of the longer of the two drawn arrows, in the circle's own units
-SPECTRUM_WIDTH, SPECTRUM_HEIGHT = 640.0, 56.0
+SPECTRUM_WIDTH, SPECTRUM_HEIGHT = 420.0, 72.0  # near to its size on the page, so that its words stay readable
+STROKE_TOP, STROKE_BOTTOM = 25.0, 56.0
+THUMB_STROKES, THUMB_SHADES = 24, 4  # strokes of a thumbnail, and how many neighbouring shades it draws as one
 
 
 def shade(pair: int, pairs: int) -> int:
@@ -30,7 +34,7 @@ def circle(document: "Document", _: Speech) -> Markup:
     parts = [
         f'<svg id="circle" class="circle" viewBox="-128 -128 256 256" role="group" data-scale="{scale!r}" '
         f'aria-label="{label}">',
-        '<line class="axis" x1="-120" x2="120" y1="0" y2="0"/><line class="axis" y1="-120" y2="120" x1="0" x2="0"/>',
+        _DIAL,
         f'<circle class="orbit" r="{row.radius_before * scale:.3f}"/>',
         f'<path class="arc query-arc" d="{arc(row.before, row.angle, 34.0)}"/>',
         f'<path class="arc key-arc" d="{arc(key.before, key.angle, 26.0)}"/>',
@@ -40,6 +44,17 @@ def circle(document: "Document", _: Speech) -> Markup:
         "</svg>",
     ]
     return Markup("".join(map(str, parts)))
+
+
+_DIAL = (
+    '<path class="axis" d="M-104 0H104M0-104V104"/><path class="dial" d="'
+    + "".join(
+        f"M{r * math.cos(a):.1f} {r * math.sin(a):.1f}L{104 * math.cos(a):.1f} {104 * math.sin(a):.1f}"
+        for a, r in ((math.pi * step / 12, 98 if step % 6 == 0 else 101) for step in range(24))
+    )
+    + '"/><g class="degrees"><text x="108" y="3.5">0°</text><text y="-109" text-anchor="middle">90°</text>'
+    '<text x="-108" y="3.5" text-anchor="end">180°</text><text y="117" text-anchor="middle">270°</text></g>'
+)
 
 
 def arc(before: Sequence[float], angle: float, radius: float) -> str:
@@ -67,7 +82,7 @@ def _arrow(kind: str, tip: Sequence[float], scale: float, label: str, value: str
 
 
 def spectrum(document: "Document", _: Speech, *, link: bool = True) -> Markup:
-    """Draw one stroke a pair on a log axis of wavelength, with the window and the original length; the pair's picker."""
+    """Draw one stroke a pair on a log axis of wavelength, with the window and the original length: the picker."""
     rows = [row for row in document.speeds.rows if row.wavelength is not None]
     marks = [(document.state.window, "window", _("window"))]
     original = getattr(document.rope.scaling, "original_max_position_embeddings", None)
@@ -78,52 +93,58 @@ def spectrum(document: "Document", _: Speech, *, link: bool = True) -> Markup:
     label = _("Wavelengths of all pairs, short to long, on a logarithmic axis")
     parts = [
         f'<svg class="spectrum" viewBox="0 0 {SPECTRUM_WIDTH:g} {SPECTRUM_HEIGHT:g}" role="group" '
-        f'aria-label="{label}">'
+        f'aria-label="{label}" stroke-width="{min(14.0, (SPECTRUM_WIDTH - 16) / max(len(rows), 1)):.1f}">',
+        f'<path class="ground" d="M0 {STROKE_BOTTOM:g}H{SPECTRUM_WIDTH:g}"/>',
     ]
+    lines, labels = [], []
     for value, kind, label in marks:
         x = place(float(value))
-        anchor = "end" if x > SPECTRUM_WIDTH - 90 else "start"
-        shift = -4 if anchor == "end" else 4
-        y = 10 if kind == "window" else 21
-        parts.append(
-            f'<line class="mark {kind}" x1="{x:.2f}" x2="{x:.2f}" y1="0" y2="{SPECTRUM_HEIGHT - 12:g}"/>'
-            f'<text class="mark-label" x="{x + shift:.2f}" y="{y}" text-anchor="{anchor}">{label} {value}</text>'
+        anchor, shift = ("end", -4) if x > SPECTRUM_WIDTH - 130 else ("start", 4)
+        lines.append(f'<path class="mark {kind}" d="M{x:.1f} 0V{STROKE_BOTTOM:g}"/>')
+        labels.append(
+            f'<text class="mark-label" x="{x + shift:.1f}" y="{9 if kind == "window" else 20}" '
+            f'text-anchor="{anchor}">{label} {value}</text>'
         )
+    parts += lines + labels
+    links = document.state.links("pair", range(total))
+    words = str(_("pair {pair}, wavelength {wavelength}"))
     for row in rows:
         x = place(row.wavelength or 1.0)
         chosen = " chosen" if row.pair == document.pair else ""
         stroke = (
-            f'<line class="stroke s{shade(row.pair, total)}" x1="{x:.2f}" x2="{x:.2f}" y1="16" '
-            f'y2="{SPECTRUM_HEIGHT - 12:g}"/>'
+            f'<path class="hit" d="M{x:.1f} {STROKE_TOP - 2:g}V{STROKE_BOTTOM + 2:g}"/>'
+            f'<path class="stroke s{shade(row.pair, total)}" d="M{x:.1f} {STROKE_TOP:g}V{STROKE_BOTTOM:g}"/>'
         )
-        name = _("pair {pair}, wavelength {wavelength}", pair=row.pair, wavelength=f"{row.wavelength:.2f}")
+        name = words.format(pair=row.pair, wavelength=f"{row.wavelength:.2f}")
         if link:
-            href = escape(document.state.link(pair=row.pair))
-            parts.append(f'<a class="pick{chosen}" data-pair="{row.pair}" href="{href}" aria-label="{name}">{stroke}</a>')
+            href = escape(links[row.pair])
+            pick = f'<a class="pick{chosen}" data-pair="{row.pair}" href="{href}" aria-label="{name}">{stroke}</a>'
+            parts.append(pick)
         else:
             parts.append(f'<g class="pick{chosen}" data-pair="{row.pair}">{stroke}</g>')
-    for decade in range(12):
-        x = place(10.0**decade)
-        if 0 <= x <= SPECTRUM_WIDTH - 8:
-            parts.append(f'<text class="tick" x="{x:.1f}" y="{SPECTRUM_HEIGHT - 1:g}">{_decade(decade)}</text>')
+    parts += _decades(place, SPECTRUM_WIDTH, STROKE_BOTTOM)
     parts.append("</svg>")
     return Markup("".join(map(str, parts)))
 
 
 def thumbnail(wavelengths: Sequence[float], window: float | None) -> Markup:
-    """Draw a preset as the small picture of its wavelengths."""
+    """Draw a preset as the small picture of its wavelengths, one path a shade, at most THUMB_STROKES strokes."""
     place = _log_axis([1.0, 1e8], width=120.0)
-    strokes = "".join(
-        f'<line class="stroke s{shade(i, len(wavelengths))}" x1="{place(value):.1f}" x2="{place(value):.1f}" y1="2" y2="18"/>'
-        for i, value in enumerate(wavelengths)
-    )
-    mark = f'<line class="mark window" x1="{place(window):.1f}" x2="{place(window):.1f}" y1="0" y2="20"/>' if window else ""
+    count = len(wavelengths)
+    chosen = range(count) if count <= THUMB_STROKES else np.linspace(0, count - 1, THUMB_STROKES).round().astype(int)
+    shades: dict[int, str] = {}
+    for i in chosen:
+        tone = THUMB_SHADES * (shade(int(i), count) // THUMB_SHADES) + THUMB_SHADES // 2
+        shades[tone] = shades.get(tone, "") + f"M{place(wavelengths[i]):.1f} 2v16"
+    strokes = "".join(f'<path class="stroke s{tone}" d="{d}"/>' for tone, d in shades.items())
+    mark = f'<path class="mark window" d="M{place(window):.1f} 0v20"/>' if window else ""
     return Markup(f'<svg class="thumb" viewBox="0 0 120 20" aria-hidden="true">{mark}{strokes}</svg>')
 
 
 def score_curve(data: dict[str, Any], distance: int, _: Speech) -> Markup:
     """Draw the score against the distance: the mean cosine over pairs, and the given query and key."""
-    width, height = 640.0, 180.0
+    width, height = SPECTRUM_WIDTH, 150.0
+    middle, reach_y = (height - 16) / 2, (height - 16) / 2 - 6
     distances = data["distances"]
     place = _log_axis([1.0, float(max(distances[-1], 10))], width=width)
     series = {"mean": data["mean"], "given": data["given"]}
@@ -132,21 +153,17 @@ def score_curve(data: dict[str, Any], distance: int, _: Speech) -> Markup:
     parts = [
         f'<svg class="curve" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-label="{label}">',
-        f'<line class="axis" x1="0" x2="{width:g}" y1="{height / 2:g}" y2="{height / 2:g}"/>',
+        f'<line class="axis" x1="0" x2="{width:g}" y1="{middle:g}" y2="{middle:g}"/>',
     ]
+    across = [f"{place(max(float(at), 1.0)):.1f}" for at in distances[1:]]
     for name, values in series.items():
-        points = " ".join(
-            f"{place(max(float(at), 1.0)):.1f},{height / 2 - value / reach[name] * (height / 2 - 14):.1f}"
-            for at, value in zip(distances[1:], values[1:], strict=True)
-        )
+        up = reach_y / reach[name]
+        points = " ".join(f"{x},{middle - value * up:.1f}" for x, value in zip(across, values[1:], strict=True))
         parts.append(f'<polyline class="line {name}" points="{points}"/>')
-    if distance:
+    if 1 <= abs(distance) <= distances[-1]:
         x = place(float(abs(distance)))
-        parts.append(f'<line class="mark here" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - 14:g}"/>')
-    for decade in range(12):
-        x = place(10.0**decade)
-        if 0 <= x <= width - 8:
-            parts.append(f'<text class="tick" x="{x:.1f}" y="{height - 2:g}">{_decade(decade)}</text>')
+        parts.append(f'<line class="mark here" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - 16:g}"/>')
+    parts += _decades(place, width, height - 16)
     parts.append("</svg>")
     return Markup("".join(map(str, parts)))
 
@@ -161,16 +178,17 @@ def heat_map(data: dict[str, Any], _: Speech) -> Markup:
         f'<svg class="heat" viewBox="0 0 {width:g} {height:g}" role="img" preserveAspectRatio="none" '
         f'aria-label="{label}">'
     ]
-    for y, values in enumerate(data["cos"]):
-        for tone in range(1, 9):  # one path a tone keeps the picture small
-            cells = "".join(
-                f"M{x * dx:.1f} {y * dy:.1f}h{dx:.2f}v{dy:.2f}h-{dx:.2f}z"
-                for x, value in enumerate(values)
-                if min(8, int((value + 1) / 2 * 9)) == tone
-            )
-            if cells:
-                parts.append(f'<path class="h{tone}" d="{cells}"/>')
-    parts.append("</svg>")
+    tones = np.minimum(8, ((np.asarray(data["cos"]) + 1) * 4.5).astype(int)).tolist()
+    runs: dict[int, list[str]] = {}
+    for y, line in enumerate(tones):  # neighbours of one tone are one rectangle, all rectangles of a tone one path
+        x = 0
+        for tone, run in groupby(line):
+            end = x + len(list(run))
+            runs.setdefault(tone, []).append(f"M{x} {y}h{end - x}v1H{x}z")
+            x = end
+    parts.append(f'<g transform="scale({dx:g} {dy:g})">')
+    parts += [f'<path class="h{tone}" d="{"".join(runs[tone])}"/>' for tone in sorted(runs) if tone]
+    parts.append("</g></svg>")
     return Markup("".join(map(str, parts)))
 
 
@@ -182,6 +200,18 @@ def _log_axis(values: Sequence[float], width: float = SPECTRUM_WIDTH) -> Any:
         return 4 + (math.log(value) - low) / span * (width - 8)
 
     return place
+
+
+def _decades(place: Any, width: float, y: float) -> list[str]:
+    """Draw the powers of ten under a logarithmic axis: a tick and a number for each that lies on it."""
+    parts = []
+    for decade in range(12):
+        x = place(10.0**decade)
+        if 0 <= x <= width:
+            anchor = "start" if x < 8 else "end" if x > width - 12 else "middle"
+            parts.append(f'<path class="tick-mark" d="M{x:.1f} {y:g}v4"/>')
+            parts.append(f'<text class="tick" x="{x:.1f}" y="{y + 14:g}" text-anchor="{anchor}">{_decade(decade)}</text>')
+    return parts
 
 
 def _decade(exponent: int) -> str:

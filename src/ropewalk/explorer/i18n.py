@@ -1,7 +1,7 @@
 """Languages: translated labels from gettext catalogs, and numbers as each language writes them in prose."""
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -23,7 +23,12 @@ def catalog(lang: str) -> Mapping[str, str]:
     path = files("ropewalk.explorer") / "locale" / lang / "LC_MESSAGES" / "explorer.po"
     with path.open("rb") as file:
         messages = read_po(file, locale=lang)
-    return {str(entry.id): str(entry.string) for entry in messages if entry.id and entry.string}
+    return {str(entry.id): str(entry.string) for entry in messages if entry.id and entry.string and not entry.fuzzy}
+
+
+@lru_cache(maxsize=4096)
+def _label(lang: str, text: str) -> Markup:
+    return escape(catalog(lang).get(text, text))
 
 
 class Speech:
@@ -36,8 +41,10 @@ class Speech:
 
     def __call__(self, text: str, **values: Any) -> Markup:
         """Translate an English label; placeholders in braces are filled in and escaped."""
-        words = escape(catalog(self.lang).get(text, text))
-        return Markup(words).format_map({name: escape(value) for name, value in values.items()}) if values else words
+        words = _label(self.lang, text)
+        if not values:
+            return words
+        return Markup(str(words).format_map({name: str(escape(value)) for name, value in values.items()}))
 
     def number(self, value: float, digits: int = 6, *, grouped: bool = True) -> str:
         """Write a number for running prose."""
@@ -51,7 +58,7 @@ class Speech:
         return self("one full turn") if count == 1 else self("{count} full turns", count=count)
 
 
-def N_(text: str) -> str:  # noqa: N802
+def N_(text: str) -> str:
     """Mark a label for translation where it is only named; it is translated where it is shown."""
     return text
 

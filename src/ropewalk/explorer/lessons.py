@@ -1,6 +1,7 @@
 """Lessons: Markdown in each language, formulas as MathML, and live pieces drawn by the server."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -15,6 +16,7 @@ COURSE = (
     "attention", "sinusoids", "order", "numbering", "multiply", "vectors", "matrices", "odometer", "sparse", "code", "context",
 )  # fmt: skip
 NAMES = ("learn", *COURSE)
+_LIVE = re.compile(r"^```live (\w+)$", re.MULTILINE)
 
 
 @cache
@@ -48,10 +50,18 @@ def fragment(lang: str, name: str) -> Markup:
     return Markup(_renderer(lang).render(source(lang, name)))
 
 
-def page(lang: str, name: str, _: Speech) -> Markup:
-    """Give a lesson's body: its Markdown without the title, live pieces drawn."""
+def page(lang: str, name: str, _: Speech, query: str = "") -> Markup:
+    """Give a lesson's body: its Markdown without the title, live pieces drawn for the numbers of a query string."""
     body = source(lang, name).split("\n", 1)[1]
-    return Markup(_renderer(lang).render(body))
+    return Markup(_renderer(lang).render(body, {"query": query}))
+
+
+def canonical(lang: str, name: str, query: str) -> str:
+    """Give a query string again as far as it speaks to the lesson's live pieces, in canonical order."""
+    from .live import PIECES
+
+    pieces = [PIECES[found] for found in _LIVE.findall(source(lang, name)) if found in PIECES]
+    return "&".join(text for piece in pieces if (text := piece.query(piece.parse(query)[0])))
 
 
 @cache
@@ -84,7 +94,7 @@ def _fence(lang: str) -> Callable[..., str]:
         if words[:1] == ["live"] and len(words) == 2:
             from .live import PIECES
 
-            return str(PIECES[words[1]](Speech(lang)))
+            return str(PIECES[words[1]](Speech(lang), env.get("query", "")))
         language = f' class="language-{words[0]}"' if words else ""
         return str(Markup("<pre><code{}>{}</code></pre>\n").format(Markup(language), token.content))
 

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from .. import __version__
+from .._version import __version__
 from ..models.model import Model
 from ..models.targets import preset_names
 from . import analysis, figures, lessons, snippets
@@ -59,6 +59,7 @@ def simulator(
         "circle": figures.circle(seen, _),
         "spectrum": figures.spectrum(seen, _),
         "shown": shown_pairs(seen),
+        "pair_links": state.links("pair", range(len(seen.turns))),
         "shade": lambda pair: figures.shade(pair, len(seen.turns)),
         "data": Markup(json.dumps(_page_data(seen, _), ensure_ascii=False).replace("<", "\\u003c")),
         "live": live_sentence(seen, _),
@@ -73,8 +74,8 @@ def simulator(
     return environment().get_template("simulator.html").render(context)
 
 
-def lesson(name: str, lang: str, state: State) -> str | None:
-    """Give a lesson's page, None where there is no such lesson."""
+def lesson(name: str, lang: str, state: State, query: str = "") -> str | None:
+    """Give a lesson's page, its live pieces drawn for a query string; None where there is no such lesson."""
     if name not in lessons.NAMES:
         return None
     _ = Speech(lang)
@@ -83,7 +84,8 @@ def lesson(name: str, lang: str, state: State) -> str | None:
     context = {
         **_frame(_, state, f"learn/{name}" if name != "learn" else "learn/"),
         "title": lessons.title(lang, name),
-        "body": lessons.page(lang, name, _),
+        "body": lessons.page(lang, name, _, query),
+        "languages": _languages(f"learn/{name}" if name != "learn" else "learn/", lessons.canonical(lang, name, query)),
         "course": [(entry, lessons.title(lang, entry)) for entry in order],
         "here": name,
         "before": None if not place else order[place - 1],
@@ -111,12 +113,17 @@ def _frame(_: Speech, state: State, path: str, *, exported: bool = False) -> dic
         "tag": _.tag,
         "state": state,
         "query": query,
-        "languages": [(code, name, f"/{code}/{here}{'?' + query if query else ''}") for code, name in LANGUAGES.items()],
+        "languages": _languages(here, query),
         "home": f"/{_.lang}/",
         "version": __version__,
         "exported": exported,
         "path": path,
     }
+
+
+def _languages(path: str, query: str) -> list[tuple[str, str, str]]:
+    """Give every language's code, name and address of the same page."""
+    return [(code, name, f"/{code}/{path}{'?' + query if query else ''}") for code, name in LANGUAGES.items()]
 
 
 def shown_pairs(seen: Document) -> dict[str, Any]:
@@ -178,7 +185,12 @@ def _page_data(seen: Document, _: Speech) -> dict[str, Any]:
         "window": seen.state.window,
         "decimal": _.decimal,
         "thousands": _.thousands,
-        "words": {"none": _("no full turn"), "one": _("one full turn"), "many": _("{count} full turns")},
+        "words": {
+            "none": _("no full turn"),
+            "one": _("one full turn"),
+            "many": _("{count} full turns"),
+            "copied": _("Copied"),
+        },
     }
 
 
@@ -188,6 +200,7 @@ def _engineers(seen: Document, _: Speech, start: Model | None) -> dict[str, Any]
         "curve": figures.score_curve(analysis.curve(seen), seen.state.m - seen.state.n, _),
         "heat": figures.heat_map(analysis.heat_map(seen.rope, length, seen.state.window, columns=64, rows=24), _),
         "precision": analysis.precision(seen.rope, length),
+        "worst_in_half": analysis.worst_in_half(seen.rope, length),
         "comparison": None if seen.b is None else analysis.comparison(seen),
         "snippets": snippets.all_of(seen),
         "presets": [(name, preset_thumbnail(name)) for name in PRESETS_SHOWN],

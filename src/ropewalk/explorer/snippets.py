@@ -1,8 +1,13 @@
 """Copy as: the description that the page shows, as Python, transformers settings, and a command line."""
 
 import json
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from pprint import pformat
+from textwrap import indent
+from typing import TYPE_CHECKING, Any
 
+from ..errors import RopewalkError
+from ..models.targets import read
 from ..rope import Rope
 from ..scaling import scaling_to_dict
 
@@ -22,22 +27,33 @@ def all_of(seen: "Document") -> dict[str, str]:
 
 def python(rope: Rope) -> str:
     """Give Python that builds the rope."""
-    data = json.dumps(rope.to_dict(), indent=2).replace("null", "None").replace("true", "True").replace("false", "False")
-    return f"from ropewalk import Rope\n\nrope = Rope.from_dict({data})\n"
+    data = indent(pformat(rope.to_dict(), sort_dicts=False), "    ")
+    return f"from ropewalk import Rope\n\nrope = Rope.from_dict(\n{data}\n)\n"
 
 
+@lru_cache(maxsize=256)
 def transformers(rope: Rope) -> str | None:
-    """Give `rope_parameters` of transformers 5, None where it cannot say this rope."""
-    scaling = scaling_to_dict(rope.scaling)
-    if rope.axes.kind != "single" or scaling["rope_type"] == "ntk" or rope.width % 2 or rope.rotary_start:
+    """Give settings of transformers 5 with `rope_parameters`, None where they would not read as this rope again.
+
+    The pairing is no setting there but the code of a model's class: Llama's joins halves, Cohere's neighbours.
+    """
+    if rope.scaling.rope_type == "ntk":  # ropewalk's own name: transformers has no such type
         return None
-    scaling.pop("scale_softmax", None)
-    parameters = {"rope_theta": rope.rope_theta, **{name: value for name, value in scaling.items() if value is not None}}
+    parameters: dict[str, Any] = {"rope_theta": rope.rope_theta}
+    parameters |= {name: value for name, value in scaling_to_dict(rope.scaling).items() if value is not None}
+    parameters.pop("scale_softmax", None)
     if rope.width != rope.head_dim:
         parameters["partial_rotary_factor"] = rope.width / rope.head_dim
-    settings = {"head_dim": rope.head_dim, "rope_parameters": parameters}
+    model = "llama" if rope.pairing == "half" else "cohere"
+    settings = {"model_type": model, "head_dim": rope.head_dim, "rope_parameters": parameters}
     if rope.max_position_embeddings is not None:
         settings["max_position_embeddings"] = rope.max_position_embeddings
+    try:
+        again = read(settings).rope
+    except RopewalkError:
+        return None
+    if again is None or again.replace(max_position_embeddings=rope.max_position_embeddings) != rope:
+        return None
     return json.dumps(settings, indent=2) + "\n"
 
 

@@ -191,8 +191,8 @@ def _numbers(what: str, values: ArrayLike) -> NDArray[Any]:
         array = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
         raise RopewalkError(
-            f"{what} must be an array of integers or floats, got {shown(values)}. Make it rectangular; a torch tensor must "
-            "be detached, on the CPU and not bfloat16."
+            f"{what} must be an array of integers or floats, got {shown(values)}. Make it rectangular; a torch tensor "
+            "must be detached, on the CPU and not bfloat16."
         ) from error
     if array.dtype.kind not in "iuf" and "float" not in array.dtype.name:  # bfloat16 is of kind V
         raise RopewalkError(f"{what} must be an array of integers or floats, got {shown(values)}.")

@@ -1,0 +1,489 @@
+// The page that turns: this moves what the server drew. One formula lives here (turn by m·θ); the rest is asked for.
+(() => {
+  "use strict";
+  // the parameters of the address in their canonical order, with their defaults (state.py)
+  const DEFAULTS = {
+    model: "", part: "", layer: "0", d: "8", base: "10000", pairing: "interleaved", scaling: "default", factor: "4",
+    original: "4096", length: "0", beta_fast: "32", beta_slow: "1", truncate: "1", low: "1", high: "4", fraction: "0.5",
+    pair: "0", m: "7", n: "2", s: "100", window: "2048", q: "1,0,0.5,0.5,1,-1,0.25,0", k: "0,1,1,0,0.5,0.5,0,0.25",
+    rows: "some", embed: "0", hide: "",
+  };
+  const LOCAL = ["pair", "m", "n", "s", "q"]; // answered here; the other parameters are the server's to answer
+  const LIMIT = 1e9, TURN = 2 * Math.PI, DEGREES = 180 / Math.PI;
+  const exported = location.protocol === "file:" || "exported" in document.body.dataset;
+  const $ = (selector, root = document) => root.querySelector(selector);
+  const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const put = (element, values) => Object.entries(values).forEach(([name, value]) => element.setAttribute(name, value));
+  let data, params, base; // θ, vectors and words from the block #data; the address; the address that the server drew
+  let state, now, view, frame; // what the address says; its numbers; the elements that show them; a frame asked for
+
+  // ---- numbers as text, as pages.py writes them ----
+  function fixed(x, digits) {
+    if (x === null) return "–";
+    const size = Math.abs(x), tie = (size * 2 ** (digits + 1)) % 2 === 1; // exactly between two: take the even one
+    const text = size.toFixed(digits), right = tie && text.at(-1) % 2 ? (size * (1 - 2 ** -50)).toFixed(digits) : text;
+    return x < 0 || Object.is(x, -0) ? `-${right}` : right;
+  }
+  const signed = (x, digits) => fixed(x, digits).replace(/^-(?=[0.]+$)/, "");
+  const noise = (x) => (x === 0 ? "0" : x.toExponential(1).replace("e+", "e"));
+  function prose(x, digits) {
+    const [whole, part] = fixed(x, digits).split(".");
+    return whole.replace(/\B(?=(\d{3})+$)/g, data.thousands) + (part ? data.decimal + part : "");
+  }
+  const numbers = (text) => text.split(/[,;]/).filter((part) => part.trim()).map(Number);
+
+  // ---- the formula ----
+  const turn = (vector, position) => data.theta.map((theta, i) => {
+    const a = vector[data.first[i]], b = vector[data.second[i]], angle = position * theta, g = data.factor;
+    const cos = Math.cos(angle), sin = Math.sin(angle), after = [g * (a * cos - b * sin), g * (b * cos + a * sin)];
+    const radius = Math.hypot(a, b), turned = Math.hypot(...after);
+    return { angle, before: [a, b], after, radius, turned, deviation: turned - g * radius };
+  });
+  const parts = (q, k, distance) => data.theta.map((theta, i) => {
+    const a = data.first[i], b = data.second[i], angle = distance * theta;
+    const straight = q[a] * k[a] + q[b] * k[b], cross = q[a] * k[b] - q[b] * k[a];
+    const contribution = data.factor ** 2 * (straight * Math.cos(angle) + cross * Math.sin(angle));
+    return { angle, straight, cross, contribution };
+  });
+  const sum = (values) => values.reduce((total, value) => total + value, 0);
+  function compute({ m, n, s, q }) {
+    const dot = (one, two) => data.still + sum(one.map(({ after: [a, b] }, i) => a * two[i].after[0] + b * two[i].after[1]));
+    const length = (v, rows) => Math.hypot(...rows.map((row) => row.turned), ...view.still.map((i) => v[i]));
+    const k = data.k, query = turn(q, m), key = turn(k, n), rows = parts(q, k, m - n);
+    return {
+      query, key, parts: rows, total: sum(rows.map((row) => row.contribution)) + data.still, score: dot(query, key),
+      shifted: dot(turn(q, m + s), turn(k, n + s)), unrotated: sum(q.map((value, i) => value * k[i])),
+      q: [Math.hypot(...q), length(q, query)], k: [Math.hypot(...k), length(k, key)],
+    };
+  }
+  const wrapped = (angle, left = (angle * DEGREES) % 360) => ((left < 0 ? left + 360 : left) % 360) + 0;
+  function between([a, b], [c, d]) {
+    const product = Math.hypot(a, b) * Math.hypot(c, d);
+    return product === 0 ? null : Math.atan2(Math.abs(a * d - b * c), a * c + b * d) * DEGREES;
+  }
+
+  // ---- what is shown: numbers with their digits; without digits it is float noise ----
+  const CELLS = {
+    angle: (i) => [now.query[i].angle, 4], in: (i) => [now.query[i].before, 3], out: (i) => [now.query[i].after, 3],
+    deviation: (i) => [now.query[i].deviation], degrees: (i) => [wrapped(now.query[i].angle), 3, "°"],
+    distance: (i) => [now.parts[i].angle, 6], straight: (i) => [now.parts[i].straight, 4],
+    cross: (i) => [now.parts[i].cross, 4], contribution: (i) => [now.parts[i].contribution, 6],
+  };
+  function readings({ pair, m, n, s }) {
+    const row = now.query[pair], key = now.key[pair], theta = data.theta[pair], bound = now.q[0] * now.k[0];
+    return {
+      "live.angle": [row.angle, 3], "live.turns": [Math.round((Math.abs(row.angle) - (Math.abs(row.angle) % TURN)) / TURN), 0],
+      "live.degrees": [(row.angle % TURN) * DEGREES, 2], "live.score": [now.score, 6], "live.distance": [m - n, 0],
+      "head.distance": [m - n, 0], "head.score": [now.score, 6],
+      "a.pair": [pair, 0], "a.detail": [pair, 0], "a.freq": [theta, 8], "a.frequency": [theta, 8],
+      "a.query_angle": [row.angle, 6], "a.query_degrees": [wrapped(row.angle), 2],
+      "a.key_angle": [key.angle, 6], "a.key_degrees": [wrapped(key.angle), 2],
+      "a.radius_before": [row.radius, 6], "a.radius_after": [row.turned, 6], "a.radius_deviation": [row.deviation],
+      "a.between": [between(row.after, key.after), 2],
+      "b.m": [m, 0], "b.n": [n, 0], "b.score": [now.score, 9], "b.unrotated": [now.unrotated, 9],
+      "b.ms": [m + s, 0], "b.ns": [n + s, 0], "b.shifted": [now.shifted, 9], "b.difference": [now.shifted - now.score],
+      "b.total": [now.total, 6], "b.low": [-bound, 6], "b.high": [bound, 6], "b.q_before": [now.q[0], 6],
+      "b.q_after": [now.q[1], 6], "b.k_before": [now.k[0], 6], "b.k_after": [now.k[1], 6],
+    };
+  }
+  function words(name, x, digits) {
+    if (name === "live.turns") return data.words[["none", "one"][x] ?? "many"].replace("{count}", x);
+    return digits === undefined ? noise(x) : (name.startsWith("live.") ? prose : fixed)(x, digits);
+  }
+  function show(element, x, text) {
+    if (element.textContent !== text) element.textContent = text;
+    element.dataset.raw = x; // at full precision
+  }
+  function draw() { // the circle, as figures.circle draws it
+    const row = now.query[state.pair], key = now.key[state.pair];
+    const longest = Math.max(row.radius, key.radius, row.turned, key.turned, 1e-9);
+    const scale = drag?.scale ?? 92 / longest; // held while the faint arrow is dragged, or it would run from the pointer
+    const at = (radius, angle) => `${(radius * Math.cos(angle)).toFixed(3)} ${(-radius * Math.sin(angle)).toFixed(3)}`;
+    const arc = ({ before: [x, y], angle }, radius) => {
+      const start = Math.atan2(y, x), sweep = angle % TURN, large = Number(Math.abs(sweep) > Math.PI);
+      return `M${at(radius, start)}A${radius} ${radius} 0 ${large} ${Number(sweep < 0)} ${at(radius, start + sweep)}`;
+    };
+    for (const [name, [x, y]] of Object.entries({ before: row.before, key: key.after, query: row.after })) {
+      const [shaft, head, grip] = view.arrows[name].children, px = (x * scale).toFixed(3), py = (-y * scale).toFixed(3);
+      put(shaft, { x2: px, y2: py });
+      put(grip, { cx: px, cy: py });
+      put(head, { transform: `translate(${px} ${py}) rotate(${(Math.atan2(-y, x) * DEGREES).toFixed(3)})` });
+    }
+    const spoken = (m, { angle }) => ({ "aria-valuenow": m, "aria-valuetext": `${m}, ${fixed(wrapped(angle), 2)}°` });
+    put(view.arrows.query, spoken(state.m, row));
+    put(view.arrows.key, spoken(state.n, key));
+    put($(".orbit", view.circle), { r: (row.radius * scale).toFixed(3) });
+    put($(".query-arc", view.circle), { d: arc(row, 34) });
+    put($(".key-arc", view.circle), { d: arc(key, 26) });
+    put(view.circle, { "data-scale": scale });
+    const svg = $("svg.curve"), far = Math.abs(state.m - state.n), inside = far >= 1 && far <= data.window;
+    if (!svg) return; // where the distance lies on the score curve
+    const here = $(".here", svg) ?? svg.appendChild(document.createElementNS(svg.namespaceURI, "line"));
+    const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+    const x = inside ? 4 + (Math.log(far) / Math.log(Math.max(data.window, 10))) * (width - 8) : 0;
+    put(here, { class: "mark here", x1: x, x2: x, y1: 0, y2: height - 16, visibility: inside ? "visible" : "hidden" });
+  }
+  function choose() { // the drawn pair is one everywhere
+    if (view.circle.dataset.pair === String(state.pair)) return;
+    put(view.circle, { "aria-label": view.circle.getAttribute("aria-label").replace(/\d+/, state.pair) });
+    [view.circle, ...$$("[data-pair-formula]")].forEach((element) => (element.dataset.pair = state.pair));
+    const rows = $$(":is(#a, #b, #c) tr[data-pair], .pick");
+    rows.forEach((row) => row.classList.toggle("chosen", Number(row.dataset.pair) === state.pair));
+  }
+  function render() {
+    frame = 0;
+    now = compute(state);
+    const all = readings(state);
+    view.readings.forEach(([element, name]) => show(element, all[name][0], words(name, ...all[name])));
+    view.cells.forEach(([element, cell, i]) => {
+      const [x, digits, unit = ""] = cell(i);
+      const pair = Array.isArray(x) && `(${signed(x[0], digits)}, ${signed(x[1], digits)})`;
+      show(element, x, pair || (digits ? signed(x, digits) + unit : noise(x)));
+    });
+    view.inputs.forEach((input) => {
+      const typing = input === document.activeElement && (input.name === "q" || input.value === "");
+      const value = input.name === "q" ? list().join(", ") : String(state[input.name]);
+      if (!typing && input.value !== value) input.value = value;
+    });
+    choose();
+    draw();
+    check();
+  }
+
+  // ---- the address is the state ----
+  const read = (query) => new URLSearchParams(Object.fromEntries(new URLSearchParams(query))); // of two, the last one
+  const differs = (from, name) => (from.get(name) ?? DEFAULTS[name]) !== DEFAULTS[name];
+  function canonical(from, without = []) {
+    const names = Object.keys(DEFAULTS), own = names.filter((name) => !without.includes(name) && differs(from, name));
+    const other = names.map((name) => `b.${name}`).filter((name) => from.has(name));
+    if (from.get("b.model") === (from.get("model") ?? "")) other.shift(); // compared with itself: nothing, or changed
+    const written = [...own, ...other].map((name) => `${name}=${encodeURIComponent(from.get(name))}`).join("&");
+    return (written && "?") + written.replaceAll("%2C", ",").replaceAll("%3A", ":");
+  }
+  const address = () => location.pathname + canonical(params) + location.hash;
+  function list() { // the reader's own query numbers, as many as there are
+    const given = numbers(params.get("q") ?? DEFAULTS.q);
+    return given.length && given.every((x) => Math.abs(x) <= 1e6) ? given : numbers(DEFAULTS.q);
+  }
+  function derive() { // params to state, as State does it
+    const fine = (text) => /^\s*[+-]?\d+\s*$/.test(text) && Math.abs(text) <= LIMIT;
+    const whole = (name) => Number(fine(params.get(name)) ? params.get(name) : DEFAULTS[name]);
+    const given = list(), q = data.q.map((_, i) => given[i % given.length]);
+    state = { pair: Math.min(whole("pair"), data.theta.length - 1), m: whole("m"), n: whole("n"), s: whole("s"), q };
+  }
+  // A gesture (a drag, a run of keys, a walk) is one entry of the history: its first change pushes, the others replace.
+  let open = false, held = false, quiet = 0, writing = 0;
+  function change(name, value) {
+    const [low, high] = name === "pair" ? [0, data.theta.length - 1] : [-LIMIT, LIMIT];
+    const next = name === "q" ? value.join(",") : Math.min(Math.max(value, low), high);
+    if (next === (name === "q" ? list().join(",") : state[name])) return;
+    params.set(name, next);
+    derive();
+    frame ||= requestAnimationFrame(render);
+    if (!open && !exported) history.pushState(null, "", address());
+    else writing ||= setTimeout(write, 400); // browsers refuse an address that changes in every frame
+    open = true;
+    clearTimeout(quiet);
+    if (!held) quiet = setTimeout(settle, 500);
+  }
+  function write() {
+    writing = 0;
+    if (!exported) history.replaceState(null, "", address());
+  }
+  function settle(kept = true) { // the end of a gesture: what was not worth a frame follows
+    if (!open) return;
+    [quiet, writing].forEach(clearTimeout);
+    open = held = false;
+    if (!kept) return void (writing = 0);
+    write();
+    const command = $('[data-snippet="CLI"]');
+    if (command) command.textContent = command.textContent.replace(/(\/\w\w\/)[^"]*/, (_, path) => path + canonical(params));
+    const stale = $("svg.curve") && params.get("q") !== base.get("q");
+    if (stale || $("details[data-fresh][open], table.compare")) ask({}, false); // what only the server makes
+  }
+  function refresh(link) { // a link that the server wrote keeps what was changed here since
+    if (!params || exported) return;
+    if (link.matches(".languages a, .top a[aria-current=page]")) link.search = canonical(params);
+    const href = (link.dataset.href ??= link.getAttribute("href")), theirs = read(href);
+    if (!href.startsWith("?")) return;
+    const own = link.dataset.pair || theirs.get("model") !== base.get("model"); // it names a pair on purpose
+    const kept = LOCAL.filter((name) => theirs.get(name) === base.get(name) && !(own && name === "pair"));
+    kept.forEach((name) => theirs.set(name, params.get(name) ?? DEFAULTS[name]));
+    link.setAttribute("href", canonical(theirs) || "?");
+  }
+  function go(next, push) { // to another address: by the formula where that suffices, else by the server
+    stop();
+    settle(push);
+    request?.abort();
+    waiting = {};
+    if (canonical(next, LOCAL) !== canonical(params, LOCAL)) return void ask(next, push);
+    params = next;
+    derive();
+    render();
+    if (push && !exported) history.pushState(null, "", address());
+  }
+
+  // ---- what only the server can answer ----
+  let request, delay, waiting = {};
+  async function ask(next, push = true) { // next: a whole address, or what changes in this one
+    if (exported) return;
+    request?.abort();
+    request = new AbortController();
+    const whole = next instanceof URLSearchParams;
+    const target = () => (whole ? next : new URLSearchParams({ ...Object.fromEntries(params), ...next }));
+    try {
+      const answer = await fetch(location.pathname + canonical(target()), { signal: request.signal });
+      if (!answer.ok) throw new Error(answer.status);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html"), focus = document.activeElement;
+      const fresh = $("#data", page).textContent, typing = push && !whole && focus.matches("[data-ask]") ? focus : null;
+      stop();
+      settle();
+      params = target();
+      if (push) waiting = {};
+      history[push ? "pushState" : "replaceState"](null, "", address());
+      morph($("#page"), $("#page", page));
+      $("#data").textContent = fresh;
+      $$("#page :is(select, input:not([type=hidden]))[name]").forEach((field) => {
+        const given = field.matches("select") ? $("[selected]", field) ?? field.options[0] : field.attributes.value;
+        if (field !== typing) field.value = given.value;
+      });
+      if (!focus.isConnected && focus.name) $(`#page [name="${focus.name}"]`)?.focus({ preventScroll: true });
+      begin();
+    } catch (error) {
+      if (error.name !== "AbortError" && whole) location.reload(); // else everything stays as it was
+    }
+  }
+  function morph(old, next) { // change only what differs, so that focus, scroll and open details stay
+    if (old.isEqualNode(next)) return;
+    if (old.nodeName !== next.nodeName || old.id !== next.id || old.name !== next.name) return void old.replaceWith(next);
+    if (old.nodeType !== Node.ELEMENT_NODE) return void (old.data = next.data);
+    [...old.attributes].forEach(({ name }) => name === "open" || next.hasAttribute(name) || old.removeAttribute(name));
+    [...next.attributes].forEach(({ name, value }) => old.getAttribute(name) === value || old.setAttribute(name, value));
+    const from = [...old.childNodes], to = [...next.childNodes];
+    from.slice(to.length).forEach((node) => node.remove());
+    to.forEach((node, i) => (from[i] ? morph(from[i], node) : old.append(node)));
+  }
+  function demand(field) { // answers together what is typed within a moment
+    const choice = field.matches("select"), given = numbers(field.value);
+    const fine = choice || (field.checkValidity() && given.length && given.every(Number.isFinite));
+    put(field, { "aria-invalid": !fine });
+    if (!fine) return;
+    waiting[field.name] = choice ? field.value : given.join(",");
+    clearTimeout(delay);
+    delay = setTimeout(() => ask({ ...waiting }), 150);
+  }
+
+  // ---- dragging: the arrows by angle, the faint arrow by its tip, numbers sideways ----
+  let drag = null;
+  function grab(event) {
+    const grip = event.target.closest(".grip"), scrub = event.target.closest(".scrub");
+    if (!data || event.button !== 0 || !(grip || scrub) || scrub === document.activeElement) return;
+    stop();
+    const name = scrub?.name ?? { query: "m", key: "n", before: "q" }[grip.parentNode.dataset.arrow];
+    const matrix = view.circle.getScreenCTM().inverse(), theta = data.theta[state.pair];
+    const place = ({ clientX, clientY }) => new DOMPoint(clientX, clientY).matrixTransform(matrix);
+    const { x, y } = place(event), off = ["cx", "cy"].map((at, i) => Number(grip?.getAttribute(at)) - [x, y][i]);
+    const scale = name === "q" ? Number(view.circle.dataset.scale) : undefined;
+    const step = theta - TURN * Math.round(theta / TURN); // what one position turns the arrow
+    const start = { value: state[name], x: event.clientX };
+    drag = { id: event.pointerId, name, scrub, place, off, scale, step, start, angle: Math.atan2(-y, x), turned: 0 };
+    (grip ?? scrub).setPointerCapture(event.pointerId);
+    grip?.parentNode.focus({ preventScroll: true });
+  }
+  function move(event) {
+    if (event.pointerId !== drag?.id) return;
+    const { x, y } = drag.place(event), angle = Math.atan2(-y, x), by = angle - drag.angle, [a, b] = drag.off;
+    held = true;
+    drag.turned += by - TURN * Math.round(by / TURN); // goes on across full turns
+    drag.angle = angle;
+    if (drag.scrub) change(drag.name, drag.start.value + Math.round((event.clientX - drag.start.x) / 8));
+    else if (drag.name !== "q") change(drag.name, drag.start.value + (drag.step && Math.round(drag.turned / drag.step)));
+    else {
+      const own = list(), q = own.length < data.q.length ? [...state.q] : own;
+      q[data.first[state.pair]] = Math.round((100 * (x + a)) / drag.scale) / 100 + 0;
+      q[data.second[state.pair]] = Math.round((-100 * (y + b)) / drag.scale) / 100 + 0;
+      change("q", q.map((value) => Math.min(Math.max(value, -1e6), 1e6)));
+    }
+  }
+  function release(event) {
+    if (event.pointerId !== drag?.id) return;
+    if (drag.scrub && event.type === "pointerup" && !open) drag.scrub.select();
+    drag = null;
+    held = false;
+    frame ||= requestAnimationFrame(render);
+    settle();
+  }
+
+  // ---- walking along the positions ----
+  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+  let walking = 0;
+  function stop() {
+    if (!walking) return;
+    clearTimeout(walking);
+    walking = 0;
+    put($('[data-do="play"]'), { "aria-pressed": "false" });
+    settle();
+  }
+  function walk() {
+    held = true;
+    change("m", state.m + 1);
+    walking = setTimeout(walk, 1000 / $('[data-do="speed"]').value);
+    put($('[data-do="play"]'), { "aria-pressed": "true" });
+  }
+
+  // ---- one pair lights up everywhere ----
+  function light(target) {
+    const pair = target?.closest?.("[data-pair]")?.dataset.pair;
+    $$(".lit").forEach((element) => element.classList.remove("lit"));
+    if (pair !== undefined) $$(`[data-pair="${pair}"]`).forEach((element) => element.classList.add("lit"));
+    check();
+  }
+
+  // ---- quiz and tour ----
+  function mark() {
+    $$("#quiz .option").forEach((option) => {
+      const { checked, dataset } = $("input", option);
+      $("details", option).open = checked;
+      option.classList.toggle("right", checked && dataset.right === "1");
+      option.classList.toggle("wrong", checked && dataset.right !== "1");
+    });
+    const status = $("[data-quiz-mark]"), total = $$("[data-question]").length, right = $$("#quiz .option.right").length;
+    const words = status.dataset[$$("#quiz :checked").length === total ? "template" : "open"];
+    status.textContent = words.replace("{right}", right).replace("{total}", total);
+  }
+  let card = 0, was; // the card shown, counted from 1, and what the state was when it came
+  const slowest = () => data.theta.reduce((best, theta, i, all) => (theta && Math.abs(theta) < Math.abs(all[best]) ? i : best), 0);
+  const DONE = {
+    "drag-query": () => state.m !== was.m, "drag-key": () => state.n !== was.n, shift: () => state.s !== was.s,
+    score: () => now?.score > 0, swap: () => state.m === was.n && state.n === was.m && was.m !== was.n,
+    pair: () => state.pair !== was.pair, wavelength: () => $(`.pick.lit[data-pair="${slowest()}"]`),
+    window: () => data.window > was.window, pairing: () => params.get("pairing") !== was.pairing,
+  };
+  function check() {
+    const shown = card && $$("#tour .card")[card - 1];
+    if (shown && DONE[shown.dataset.do]?.()) shown.classList.add("done");
+  }
+  function tour(number) { // show a card, or none
+    const aside = $("#tour"), cards = $$("#tour .card"), opening = !card;
+    if (!data || !cards.length || (opening && !number)) return;
+    card = number <= cards.length ? number : 0;
+    was = { ...state, window: data.window, pairing: params.get("pairing") };
+    aside.hidden = !card;
+    cards.forEach((each, i) => (each.hidden = i + 1 !== card));
+    $(".count", aside).textContent = aside.dataset.count.replace("{number}", card).replace("{total}", cards.length);
+    if (!exported) history.replaceState(null, "", location.pathname + location.search + (card ? `#tour=${card}` : ""));
+    if (opening || !card) $(card ? "#tour button" : ".tour-start")?.focus({ preventScroll: true });
+    check();
+  }
+  const tourAt = (hash) => Number(hash.match(/^#tour=(\d{1,3})$/)?.[1] ?? 0);
+
+  // ---- what buttons, keys and pointers do ----
+  const ACTS = {
+    play: () => (walking ? stop() : calm.matches ? change("m", state.m + 1) : walk()),
+    step: () => change("m", state.m + 1), back: () => change("m", state.m - 1),
+    reset: () => (exported ? LOCAL.forEach((name) => change(name, data[name])) : go(new URLSearchParams(), true)),
+    tour: () => tour(1), next: () => tour(card + 1), close: () => tour(0),
+  };
+  async function copy(button) {
+    const code = $(`[data-snippet="${button.dataset.copy}"]`), label = button.textContent;
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = data.words.copied;
+      setTimeout(() => (button.textContent = label), 1500);
+    } catch {
+      getSelection().selectAllChildren(code);
+    }
+  }
+  function speak(language) { // in an exported file: the page in another language, with the state kept
+    const page = $(`template[data-main="${language}"]`);
+    if (!page) return;
+    stop();
+    $("#main").replaceChildren(page.content.cloneNode(true));
+    document.documentElement.lang = language === "zh" ? "zh-Hans" : language;
+    $$(".languages a").forEach((link) => link.toggleAttribute("aria-current", link.dataset.language === language));
+    card = 0;
+    begin();
+  }
+  function click(event) {
+    const link = event.target.closest("a"), button = event.target.closest("[data-do]:not(.card), [data-copy]");
+    if (!data || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    if (link?.dataset.language) speak(link.dataset.language);
+    else if (link?.dataset.pair) change("pair", Number(link.dataset.pair));
+    else if (link?.getAttribute("href").startsWith("?")) exported || go(read(link.getAttribute("href")), true);
+    else if (button?.dataset.copy) copy(button);
+    else if (ACTS[button?.dataset.do]) ACTS[button.dataset.do]();
+    else return;
+    if (link) event.preventDefault();
+    if (link?.dataset.pair) settle();
+  }
+  function press(event) {
+    const { target, key, shiftKey } = event, arrow = target.closest("[role=slider]"), times = shiftKey ? 10 : 1;
+    if (!data || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
+    const name = { query: "m", key: "n" }[arrow?.dataset.arrow] ?? (target.matches("#page input[type=number]:not([data-ask])") ? target.name : "");
+    const steps = { ArrowUp: 1, ArrowDown: -1, ...(arrow && { ArrowRight: 1, ArrowLeft: -1 }) }, step = steps[key];
+    const ends = { Home: 0, End: { m: state.n, n: state.m, pair: data.theta.length - 1 }[name] };
+    if (name && step && (arrow || shiftKey)) change(name, state[name] + step * times);
+    else if (name && ends[key] !== undefined) change(name, ends[key]);
+    else if (key === "?" && !target.matches("input[type=text]")) $("#keys")?.showModal();
+    else if (key === "Escape" && card) tour(0);
+    else if (key === " " && card && !target.matches("input:not([type=number]), button, select, summary, a")) tour(card + 1);
+    else return;
+    event.preventDefault();
+  }
+  function input({ target }) {
+    if (target.closest("#quiz")) mark();
+    else if (!data || !target.matches("#page [name]")) return;
+    else if (target.matches("[data-ask]")) exported || demand(target);
+    else if (target.value !== "" && Number.isInteger(Number(target.value))) change(target.name, Number(target.value));
+  }
+  function begin() { // with what the server drew: at first, and after each answer
+    const first = !params, circle = $("#circle"), aside = $("#tour");
+    if (!circle) return;
+    data = JSON.parse($("#data").textContent);
+    if (first) params = exported ? new URLSearchParams(LOCAL.map((name) => [name, data[name]])) : read(location.search);
+    base = new URLSearchParams(params);
+    const turning = new Set([...data.first, ...data.second]);
+    derive();
+    view = { circle, still: data.q.map((_, i) => i).filter((i) => !turning.has(i)) };
+    view.arrows = Object.fromEntries($$("[data-arrow]", circle).map((arrow) => [arrow.dataset.arrow, arrow]));
+    view.inputs = $$("#page input[name]").filter((field) => LOCAL.includes(field.name));
+    now = compute(state);
+    const known = readings(state), cell = (td) => [td, CELLS[td.dataset.c], Number(td.closest("tr").dataset.pair)];
+    view.readings = $$("[data-v]").map((element) => [element, element.dataset.v]).filter(([, name]) => name in known);
+    view.cells = $$("[data-c]").map(cell).filter(([, value]) => value);
+    $$("output[data-v]").forEach((element) => put(element, { "aria-live": "off" })); // the sliders speak
+    $$("[role=slider]", circle).forEach((arrow) => put(arrow, { "aria-valuemin": -LIMIT, "aria-valuemax": LIMIT }));
+    $$("[data-copy], .tour-start, #page .submit").forEach((button) => (button.hidden = button.matches(".submit")));
+    if (aside && !$(".count", aside)) {
+      put(aside, { "aria-live": "polite" });
+      aside.append(document.createElement("p"), document.createElement("button"), document.createElement("button"));
+      const [count, next, close] = [...aside.children].slice(-3);
+      count.className = "count";
+      Object.assign(next, { type: "button", textContent: aside.dataset.next }).dataset.do = "next";
+      Object.assign(close, { type: "button", textContent: aside.dataset.close }).dataset.do = "close";
+    }
+    if (first) choose();
+    else render();
+    if ($("#quiz")) mark();
+  }
+  const on = (names, act, options) => names.split(" ").forEach((name) => document.addEventListener(name, act, options));
+  on("click", click);
+  on("keydown", press);
+  on("input", input);
+  on("submit", (event) => event.target.id === "page" && event.preventDefault());
+  on("pointerdown", grab);
+  on("mousedown", (event) => drag && event.preventDefault()); // no text is selected by a drag
+  on("pointermove", move);
+  on("pointerup lostpointercapture", release);
+  on("pointerover focusin", ({ target }) => light(target.closest?.("[data-pair]") ?? document.activeElement));
+  on("focusout", () => light(null));
+  on("pointerover focusin", ({ target }) => target.closest?.("a[href]") && refresh(target.closest("a[href]")));
+  on("toggle", ({ target }) => target.open && target.matches("[data-fresh]") && ask({}, false), true);
+  addEventListener("popstate", () => {
+    if (params && !exported) go(read(location.search), false);
+    if (tourAt(location.hash) !== card) tour(tourAt(location.hash));
+  });
+  begin();
+  if (tourAt(location.hash)) tour(tourAt(location.hash));
+  if (exported && location.hash.length === 3) speak(location.hash.slice(1));
+})();
