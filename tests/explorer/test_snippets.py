@@ -23,7 +23,8 @@ TYPED = [
     "d=128&base=500000&pairing=half&scaling=llama3&factor=8&original=8192",
     "d=256&pairing=half&scaling=proportional&fraction=0.25",
 ]
-QUERIES = [*TYPED, *(f"model={name}" for name in preset_names()), "model=qwen3-vl-2b&part=vision", "model=gemma-3-4b&layer=5"]
+PRESETS = [f"model={name}" for name in preset_names()]
+QUERIES = [*TYPED, *PRESETS, "model=qwen3-vl-2b&part=vision", "model=gemma-3-4b&layer=5"]
 
 
 def seen(query):
@@ -46,7 +47,7 @@ def test_transformers_settings_read_as_the_same_rope(query):
     page = seen(query)
     text = all_of(page).get("transformers")
     if text is None:
-        pytest.skip("transformers has no setting for this rope")
+        return  # the next test says where that is right
     again = read(json.loads(text)).rope
     for length in (None, 100_000) if page.rope.length_dependent else (None,):
         assert again.pairs(length) == page.rope.pairs(length)

@@ -60,9 +60,9 @@ def describe(side: Side, start: Model | None = None) -> Described:
     plain = Rope(head_dim=side.d, rope_theta=side.base, pairing=side.pairing, odd=odd)
     length = side.length or None
     try:
-        rope = plain.replace(scaling=_scaling(side))
-        if rope.length_dependent:
-            rope = rope.replace(max_position_embeddings=side.original)
+        scaling = _scaling(side)
+        trained = side.original if scaling.length_dependent else None
+        rope = plain.replace(scaling=scaling, max_position_embeddings=trained)
         rope.pairs(length)
     except RopewalkError as error:
         return Described(rope=plain, message=str(error))

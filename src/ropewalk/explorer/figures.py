@@ -72,7 +72,7 @@ def arc(before: Sequence[float], angle: float, radius: float) -> str:
 def _arrow(kind: str, tip: Sequence[float], scale: float, label: str, value: str) -> str:
     x, y = tip[0] * scale, -tip[1] * scale
     turn = math.degrees(math.atan2(y, x))
-    slider = f' role="slider" tabindex="0" aria-valuenow="{escape(value)}"' if value else ' tabindex="-1"'
+    slider = f' role="slider" tabindex="0" aria-valuenow="{escape(value)}"' if value else ' role="img" tabindex="-1"'
     return (
         f'<g class="arrow {kind}" data-arrow="{kind}"{slider} aria-label="{label}">'
         f'<line class="shaft" x2="{x:.3f}" y2="{y:.3f}"/>'

@@ -24,6 +24,15 @@ GATE_LABELS = (
     N_("turning keeps the length"),
     N_("the score sees only the distance"),
 )
+SCALING_FIELDS = {
+    "default": (),
+    "linear": ("factor",),
+    "ntk": ("factor",),
+    "dynamic": ("factor", "original", "length"),
+    "yarn": ("factor", "original", "beta_fast", "beta_slow"),
+    "llama3": ("factor", "original", "low", "high"),
+    "proportional": ("fraction",),
+}
 PRESETS_SHOWN = (
     "llama-2-7b", "llama-3.1-8b", "mistral-7b-v0.3", "qwen3-8b", "gemma-3-4b", "gpt-oss-20b", "deepseek-v3", "phi-3-mini-128k",
     "chatglm-6b", "smollm2-135m", "llama-4-scout", "qwen3-vl-2b",
@@ -59,6 +68,7 @@ def simulator(
         "circle": figures.circle(seen, _),
         "spectrum": figures.spectrum(seen, _),
         "shown": shown_pairs(seen),
+        "unseen": unseen(state, hidden),
         "pair_links": state.links("pair", range(len(seen.turns))),
         "shade": lambda pair: figures.shade(pair, len(seen.turns)),
         "data": Markup(json.dumps(_page_data(seen, _), ensure_ascii=False).replace("<", "\\u003c")),
@@ -98,7 +108,12 @@ def lesson(name: str, lang: str, state: State, query: str = "") -> str | None:
 def problem(status: int, lang: str) -> str:
     """Give the page for a request that cannot be served."""
     _ = Speech(lang)
-    words = {404: _("There is no such page."), 421: _("This address is not served here.")}
+    words = {
+        404: _("There is no such page."),
+        405: _("Pages can only be read here."),
+        414: _("This address is too long."),
+        421: _("This address is not served here."),
+    }
     context = {**_frame(_, State(), ""), "status": status, "words": words.get(status, _("Something went wrong."))}
     return environment().get_template("problem.html").render(context)
 
@@ -137,6 +152,19 @@ def shown_pairs(seen: Document) -> dict[str, Any]:
         "left_out": total - FIRST_ROWS,
         "last": last if last >= FIRST_ROWS else None,
     }
+
+
+def unseen(state: State, hidden: set[str]) -> list[tuple[str, str]]:
+    """Give what of the state no field of the form holds, for hidden fields: its button must lose nothing."""
+    fields = {"m", "n", "pair"}
+    if "controls" not in hidden:
+        described = ("model", "part", "layer") if state.a.model else ("d", "base", "pairing", "scaling")
+        fields |= {"s", "window", "q", "k", *described}
+        fields |= set() if state.a.model else set(SCALING_FIELDS[state.a.scaling])
+    second = state.side_differences() if "engineers" in hidden else []
+    if second and state.b is not None and state.b.model != state.a.model:
+        second = [("b.model", state.b.model), *second]
+    return [(name, text) for name, text in state.written().items() if name not in fields] + second
 
 
 def live_sentence(seen: Document, _: Speech) -> Markup:
@@ -232,6 +260,8 @@ def message_words(message: Message, _: Speech) -> Markup:
             return _("{parameter} must be a number from {low} to {high}, got {given}.", low=low, high=high, **given)
         case "vector":
             return _("{parameter} must be 1 to {high} numbers with commas between, got {given}.", high=1024, **given)
+        case "too-many":
+            return _("The address has too many parameters; all are left out.")
         case "model":
             return _("There is no preset {given}.", given=message.given)
         case "choice" if message.choices:

@@ -128,16 +128,11 @@ class State:
 
     def _pieces(self) -> dict[str, str]:
         """Give the query string in pieces, by parameter, in canonical order."""
-        pieces = {}
-        for names, given, default in ((_SIDE, self.a, _DEFAULT.a), (_WHOLE, self, _DEFAULT)):
-            for name in names:
-                value = getattr(given, name)
-                if value != getattr(default, name):
-                    pieces[name] = _piece(name, value)
+        pieces = {name: _piece(name, text) for name, text in self.written().items()}
         if self.b is not None:
             different = [name for name in _SIDE if getattr(self.b, name) != getattr(self.a, name)]
             for name in different or ["base"]:
-                pieces[f"b.{name}"] = _piece(f"b.{name}", getattr(self.b, name))
+                pieces[f"b.{name}"] = _piece(f"b.{name}", _text(getattr(self.b, name)))
         return pieces
 
     def change(self, **changes: Any) -> "State":
@@ -160,6 +155,16 @@ class State:
             if name != "model" and getattr(self.b, name) != getattr(self.a, name)
         ]
 
+    def written(self) -> dict[str, str]:
+        """Give what differs from the defaults as text by parameter, the second description aside."""
+        sides = ((_SIDE, self.a, _DEFAULT.a), (_WHOLE, self, _DEFAULT))
+        return {
+            name: _text(getattr(given, name))
+            for names, given, default in sides
+            for name in names
+            if getattr(given, name) != getattr(default, name)
+        }
+
     def link(self, **changes: Any) -> str:
         """Give the address of the state with some values changed, relative to the page."""
         query = self.change(**changes).query()
@@ -176,7 +181,8 @@ class State:
         earlier = [piece for other, piece in pieces.items() if other in order[:place]]
         later = [piece for other, piece in pieces.items() if other not in order[: place + 1]]
         return [
-            "?" + "&".join([*earlier, *([] if value == default else [_piece(name, value)]), *later]) for value in values
+            "?" + "&".join([*earlier, *([] if value == default else [_piece(name, _text(value))]), *later])
+            for value in values
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -307,8 +313,8 @@ _READERS_B: Mapping[str, Callable[[str], Any]] = {f"b.{name}": reader for name, 
 _DEFAULT = State()
 
 
-def _piece(name: str, value: Any) -> str:
-    return f"{name}={quote(_text(value), safe=',:')}"
+def _piece(name: str, text: str) -> str:
+    return f"{name}={quote(text, safe=',:')}"
 
 
 def _text(value: Any) -> str:
