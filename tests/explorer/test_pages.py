@@ -256,7 +256,7 @@ def test_an_odd_width_has_a_red_frame_and_copies_its_last_dimension(lang):
     [
         ("colour=red", "The address has an unknown parameter colour; it is left out."),
         ("d=1", "d must be a whole number from 2 to 1024, got 1."),
-        ("base=-3", "base must be a number from 0.001 to 1e+15, got -3."),
+        ("base=-3", "base must be a number from 0.001 to 1000000000000000, got -3."),
         ("q=1,x", "q must be 1 to 1024 numbers with commas between, got 1,x."),
         ("model=gpt-9", "There is no preset gpt-9."),
         ("rows=few", "rows must be one of some, all, got few."),

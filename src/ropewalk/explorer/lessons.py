@@ -72,7 +72,26 @@ def _renderer(lang: str) -> MarkdownIt:
     markdown.use(dollarmath_plugin, renderer=formula, double_inline=True)
     markdown.add_render_rule("fence", _fence(lang))
     markdown.add_render_rule("link_open", _link(lang))
+    _let_scroll(markdown, Speech(lang))
     return markdown
+
+
+def _let_scroll(markdown: MarkdownIt, _: Speech) -> None:
+    """Put wide things into boxes that scroll by keyboard too: the page itself never scrolls sideways."""
+
+    def around(rule: str, before: str, after: str) -> None:
+        inner = markdown.renderer.rules.get(rule)
+
+        def render(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+            plain = inner(tokens, index, options, env) if inner else self.renderToken(tokens, index, options, env)
+            return f"{before}{plain}{after}"
+
+        markdown.add_render_rule(rule, render)
+
+    box = f'<div class="scroll" role="region" tabindex="0" aria-label="{_("Table")}">'
+    around("table_open", box, "")
+    around("table_close", "", "</div>")
+    around("math_block", f'<div class="scroll" role="region" tabindex="0" aria-label="{_("Formula")}">', "</div>")
 
 
 def formula(text: str, options: dict[str, Any] | None = None) -> str:
@@ -96,7 +115,7 @@ def _fence(lang: str) -> Callable[..., str]:
 
             return str(PIECES[words[1]](Speech(lang), env.get("query", "")))
         language = f' class="language-{words[0]}"' if words else ""
-        return str(Markup("<pre><code{}>{}</code></pre>\n").format(Markup(language), token.content))
+        return str(Markup('<pre tabindex="0"><code{}>{}</code></pre>\n').format(Markup(language), token.content))
 
     return render
 

@@ -333,7 +333,7 @@ def number_text(value: float) -> str:
     >>> number_text(10000.0), number_text(0.25), number_text(1e-05)
     ('10000', '0.25', '1e-05')
     """
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+    return str(int(value)) if value == int(value) and abs(value) < 1e16 else repr(value)
 
 
 def _cycled(numbers: Iterable[float], width: int) -> tuple[float, ...]:

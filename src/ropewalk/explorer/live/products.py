@@ -43,8 +43,8 @@ def _products(_: Speech, values: Values) -> Markup:
             _("against R at m − n = {distance}", distance=m - n),
         ],
         [
-            (Markup("<math>{}{}</math>").format(transposed(m), sub(n)), _gap(forward, there), _gap(forward, back)),
-            (Markup("<math>{}{}</math>").format(transposed(n), sub(m)), _gap(backward, there), _gap(backward, back)),
+            (Markup("R<sub>{}</sub>ᵀ R<sub>{}</sub>").format(m, n), _gap(forward, there), _gap(forward, back)),
+            (Markup("R<sub>{}</sub>ᵀ R<sub>{}</sub>").format(n, m), _gap(backward, there), _gap(backward, back)),
         ],
     )
     dials = Markup('<div class="drawings">{}{}</div>\n').format(
