@@ -248,8 +248,8 @@ def score_table(
         rows.append(
             ScoreRow(pair=i, inv_freq=inv_freq, angle=angle, straight=straight, cross=cross, contribution=part)
         )
-    turning = np.concatenate([pairs.first, pairs.second])
-    still = np.setdiff1d(np.arange(rope.head_dim), turning)
+    still = np.ones(rope.head_dim, dtype=bool)
+    still[pairs.first] = still[pairs.second] = False
     turned = {at: (_turned(q, m + at, rope, length), _turned(k, n + at, rope, length)) for at in (0, shift)}
     lengths = [
         (float(np.linalg.norm(before)), float(np.linalg.norm(after)))

@@ -28,7 +28,7 @@ def server() -> Iterator[str]:
 
     from ropewalk.explorer.app import make_app
 
-    listener = socket.socket()
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     running = uvicorn.Server(uvicorn.Config(make_app(), log_level="warning", access_log=False, ws="none"))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)

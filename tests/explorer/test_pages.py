@@ -63,7 +63,8 @@ class Markup(HTMLParser):
 
     def handle_endtag(self, tag):
         if not self._open or self._open[-1][0] != tag:
-            self.faults.append(f"</{tag}> at line {self.getpos()[0]} closes {self._open[-1][0] if self._open else 'nothing'}")
+            inner = self._open[-1][0] if self._open else "nothing"
+            self.faults.append(f"</{tag}> at line {self.getpos()[0]} closes {inner}")
             return
         attributes, text = self._open.pop()[1], "".join(self._catching.pop())
         if "data-v" in attributes:
@@ -206,17 +207,23 @@ def test_table_c_and_its_readings(lang):
 
 @pytest.mark.parametrize(
     ("lang", "angle", "degrees", "score"),
-    [("en", "7.000", "41.07", "-0.709554"), ("vi", "7,000", "41,07", "-0,709554"), ("zh", "7.000", "41.07", "-0.709554")],
+    [
+        ("en", "7.000", "41.07", "-0.709554"),
+        ("vi", "7,000", "41,07", "-0,709554"),
+        ("zh", "7.000", "41.07", "-0.709554"),
+    ],
 )
 def test_the_live_sentence_writes_numbers_as_prose_does(lang, angle, degrees, score):
     values = page("", lang).values
-    assert [values[f"live.{name}"] for name in ("angle", "degrees", "score", "distance")] == [angle, degrees, score, "5"]
+    written = [values[f"live.{name}"] for name in ("angle", "degrees", "score", "distance")]
+    assert written == [angle, degrees, score, "5"]
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_a_long_table_draws_12_rows_says_what_it_left_out_and_reports_the_slowest_pair(lang):
     seen = page("d=128&window=8192", lang)
-    for table in (next(t for t in seen.tables if any(cell in row for row in t for cell in ("54410.14",))), seen.tables[0]):
+    speeds = next(table for table in seen.tables if any("54410.14" in row for row in table))
+    for table in (seen.tables[0], speeds):
         assert [row[0] for row in table[1:13]] == [str(i) for i in range(12)]
         assert "52" in table[13][0]
         assert table[14][0] == "63"
@@ -265,7 +272,8 @@ def test_an_odd_width_has_a_red_frame_and_copies_its_last_dimension(lang):
         ("&".join(["m=1"] * 101), "The address has too many parameters; all are left out."),
         (
             "scaling=yarn&base=1",
-            "The description asked for cannot be made: yarn needs rope_theta above 1 (its range divides by ln θ), got 1.",
+            "The description asked for cannot be made: "
+            "yarn needs rope_theta above 1 (its range divides by ln θ), got 1.",
         ),
         ("model=start", "The description asked for cannot be made: no model was given when the page was started."),
     ],
@@ -303,7 +311,7 @@ def test_the_button_of_the_form_loses_nothing(query):
     fields = page(query).fields
     again, messages = State.parse(urlencode(fields))
     assert messages == ()
-    same = dict(part=again.a.part, layer=again.a.layer) if state.a.model else {}  # the first part is named when sent
+    same = {"part": again.a.part, "layer": again.a.layer} if state.a.model else {}  # the first part is named when sent
     assert again == state.change(**same) or again.query() == state.query()
 
 

@@ -122,7 +122,7 @@ def _serve(host: str, port: int, lang: str | None, browser: bool, once: bool, st
     from ..explorer.app import make_app
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # with its name asyncio sends at once
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

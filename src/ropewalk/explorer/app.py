@@ -1,7 +1,6 @@
 """The server: loopback, a Host check, strict headers, no path from a request ever opened, errors as pages."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from urllib.parse import unquote
@@ -37,7 +36,7 @@ MAX_QUERY = 65_536
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
-def make_app(start: Model | None = None, *, hosts: frozenset[str] = LOOPBACK) -> ASGIApp:
+def make_app(start: Model | None = None, *, hosts: frozenset[str] = LOOPBACK) -> "_Guard":
     """Make the application; start is the model that was named on the command line."""
 
     async def home(request: Request) -> Response:
@@ -52,7 +51,6 @@ def make_app(start: Model | None = None, *, hosts: frozenset[str] = LOOPBACK) ->
         return _html(pages.simulator(state, messages, lang, start))
 
     async def data(request: Request) -> Response:
-        _lang(request)
         state, messages = State.parse(_query(request))
         seen = document(state, messages, start)
         return JSONResponse(seen.to_dict(), status_code=400 if messages else 200)
@@ -73,20 +71,18 @@ def make_app(start: Model | None = None, *, hosts: frozenset[str] = LOOPBACK) ->
 
     async def failed(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        path = request.scope["path"]
-        if path.endswith(".json"):
+        if request.scope["path"].endswith(".json"):
             return JSONResponse({"schema": SCHEMA, "error": status}, status_code=status)
-        lang = path.strip("/").split("/")[0]
-        return _html(pages.problem(status, lang if lang in LANGUAGES else "en"), status)
+        return _html(pages.problem(status, _lang(request)), status)
 
-    routes = [
-        Route("/", home),
-        Route("/static/{name:path}", static),
-        Route("/{lang}/", simulator),
-        Route("/{lang}/.json", data),
-        Route("/{lang}/learn/", learn),
-        Route("/{lang}/learn/{name}", learn),
-    ]
+    routes = [Route("/", home), Route("/static/{name:path}", static)]
+    for lang in LANGUAGES:
+        routes += [
+            Route(f"/{lang}/", simulator),
+            Route(f"/{lang}/.json", data),
+            Route(f"/{lang}/learn/", learn),
+            Route(f"/{lang}/learn/{{name}}", learn),
+        ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: failed, Exception: failed})
     return _Guard(app, hosts)  # around everything, so that the page of a failure has the headers too
 
@@ -144,7 +140,7 @@ def get(path: str, start: Model | None = None) -> tuple[int, str]:
         "client": ("127.0.0.1", 1),
         "root_path": "",
     }
-    status, body = 500, b""
+    status, body = None, b""
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
@@ -157,8 +153,14 @@ def get(path: str, start: Model | None = None) -> tuple[int, str]:
             body += message.get("body", b"")
 
     # nothing in the application waits for anything, so no event loop is needed, and one that runs is not in the way
-    with suppress(StopIteration):
+    try:
         make_app(start)(scope, receive, send).send(None)
+    except StopIteration:
+        pass
+    except Exception:
+        if status is None:  # else it has been answered, and is raised again for a server's log alone
+            raise
+    assert status is not None
     return status, body.decode("utf-8")
 
 
@@ -167,10 +169,9 @@ def _query(request: Request) -> str:
 
 
 def _lang(request: Request) -> str:
-    lang = request.path_params["lang"]
-    if lang not in LANGUAGES:
-        raise HTTPException(404)
-    return lang
+    """Give the language of a path, English where it has none of ours."""
+    lang = request.scope["path"].strip("/").split("/")[0]
+    return lang if lang in LANGUAGES else "en"
 
 
 def _html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -151,8 +151,7 @@ def score_curve(data: dict[str, Any], distance: int, _: Speech) -> Markup:
     reach = {name: max(map(abs, values)) or 1.0 for name, values in series.items()}
     label = _("Score against distance, on a logarithmic axis")
     parts = [
-        f'<svg class="curve" viewBox="0 0 {width:g} {height:g}" role="img" '
-        f'aria-label="{label}">',
+        f'<svg class="curve" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{label}">',
         f'<line class="axis" x1="0" x2="{width:g}" y1="{middle:g}" y2="{middle:g}"/>',
     ]
     across = [f"{place(max(float(at), 1.0)):.1f}" for at in distances[1:]]
@@ -210,7 +209,9 @@ def _decades(place: Any, width: float, y: float) -> list[str]:
         if 0 <= x <= width:
             anchor = "start" if x < 8 else "end" if x > width - 12 else "middle"
             parts.append(f'<path class="tick-mark" d="M{x:.1f} {y:g}v4"/>')
-            parts.append(f'<text class="tick" x="{x:.1f}" y="{y + 14:g}" text-anchor="{anchor}">{_decade(decade)}</text>')
+            parts.append(
+                f'<text class="tick" x="{x:.1f}" y="{y + 14:g}" text-anchor="{anchor}">{_decade(decade)}</text>'
+            )
     return parts
 
 

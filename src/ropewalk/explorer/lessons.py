@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
 from markupsafe import Markup
 
 from .i18n import Speech
@@ -80,6 +81,7 @@ def _let_scroll(markdown: MarkdownIt, _: Speech) -> None:
     """Put wide things into boxes that scroll by keyboard too: the page itself never scrolls sideways."""
 
     def around(rule: str, before: str, after: str) -> None:
+        assert isinstance(markdown.renderer, RendererHTML)
         inner = markdown.renderer.rules.get(rule)
 
         def render(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
@@ -88,10 +90,11 @@ def _let_scroll(markdown: MarkdownIt, _: Speech) -> None:
 
         markdown.add_render_rule(rule, render)
 
-    box = f'<div class="scroll" role="region" tabindex="0" aria-label="{_("Table")}">'
-    around("table_open", box, "")
+    table, formula = _("Table"), _("Formula")
+    box = '<div class="scroll" role="region" tabindex="0" aria-label="{}">'
+    around("table_open", box.format(table), "")
     around("table_close", "", "</div>")
-    around("math_block", f'<div class="scroll" role="region" tabindex="0" aria-label="{_("Formula")}">', "</div>")
+    around("math_block", box.format(formula), "</div>")
 
 
 def formula(text: str, options: dict[str, Any] | None = None) -> str:

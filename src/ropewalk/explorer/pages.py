@@ -77,11 +77,18 @@ def simulator(
         "arithmetic": analysis.arithmetic(seen),
         "gate": gate(),
         "lesson": lambda name: lessons.fragment(lang, name),
-        "quiz": lessons.quiz(lang),
-        "tour": lessons.tour(lang),
+        "quiz": _fixed("quiz", lang),
+        "tour": _fixed("tour", lang),
         "engineers": _engineers(seen, _, start) if "engineers" not in hidden else None,
     }
     return environment().get_template("simulator.html").render(context)
+
+
+@cache
+def _fixed(name: str, lang: str) -> Markup:
+    """Give a part of the simulator page that no state changes: the quiz, or the cards of the tour."""
+    context = {"_": Speech(lang), "quiz": lessons.quiz(lang), "tour": lessons.tour(lang)}
+    return Markup(environment().get_template(f"{name}.html").render(context))
 
 
 def lesson(name: str, lang: str, state: State, query: str = "") -> str | None:
@@ -181,11 +188,12 @@ def live_sentence(seen: Document, _: Speech) -> Markup:
         return Markup('<span class="num" data-v="{}">{}</span>').format(name, text)
 
     whole = int(abs(row.angle) // (2 * math.pi))
+    drawn = _("pair being drawn")  # not below: labels inside a label's values are not found by the extraction
     return _(
-        "At position {m}, pair {pair} has turned {angle} rad: {turns} and {degrees}°. The score with the key at position "
-        "{n} is {score}, and it sees only the distance {distance}.",
+        "At position {m}, pair {pair} has turned {angle} rad: {turns} and {degrees}°. "
+        "The score with the key at position {n} is {score}, and it sees only the distance {distance}.",
         m=scrub("m", seen.state.m, _("query position")),
-        pair=scrub("pair", seen.pair, _("pair being drawn"), 0, len(seen.turns) - 1),
+        pair=scrub("pair", seen.pair, drawn, 0, len(seen.turns) - 1),
         angle=out("live.angle", _.number(row.angle, 3)),
         turns=out("live.turns", _.turns(whole)),
         degrees=out("live.degrees", _.number(math.degrees(math.fmod(row.angle, 2 * math.pi)), 2)),

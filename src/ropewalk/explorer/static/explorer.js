@@ -14,6 +14,7 @@
   const $ = (selector, root = document) => root.querySelector(selector);
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
   const put = (element, values) => Object.entries(values).forEach(([name, value]) => element.setAttribute(name, value));
+  const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
   let data, params, base; // θ, vectors and words from the block #data; the address; the address that the server drew
   let state, now, view, frame; // what the address says; its numbers; the elements that show them; a frame asked for
 
@@ -32,131 +33,128 @@
   }
   const numbers = (text) => text.split(/[,;]/).filter((part) => part.trim()).map(Number);
 
-  // ---- the formula ----
+  // ---- the formula; rows are named as the cells that show them ----
   const turn = (vector, position) => data.theta.map((theta, i) => {
     const a = vector[data.first[i]], b = vector[data.second[i]], angle = position * theta, g = data.factor;
-    const cos = Math.cos(angle), sin = Math.sin(angle), after = [g * (a * cos - b * sin), g * (b * cos + a * sin)];
-    const radius = Math.hypot(a, b), turned = Math.hypot(...after);
-    return { angle, before: [a, b], after, radius, turned, deviation: turned - g * radius };
+    const cos = Math.cos(angle), sin = Math.sin(angle), out = [g * (a * cos - b * sin), g * (b * cos + a * sin)];
+    const radius = Math.hypot(a, b), turned = Math.hypot(...out), left = (angle * DEGREES) % 360;
+    const degrees = ((left < 0 ? left + 360 : left) % 360) + 0;
+    return { angle, degrees, in: [a, b], out, radius, turned, deviation: turned - g * radius };
   });
-  const parts = (q, k, distance) => data.theta.map((theta, i) => {
-    const a = data.first[i], b = data.second[i], angle = distance * theta;
+  const meet = (q, k, steps) => data.theta.map((theta, i) => {
+    const a = data.first[i], b = data.second[i], distance = steps * theta;
     const straight = q[a] * k[a] + q[b] * k[b], cross = q[a] * k[b] - q[b] * k[a];
-    const contribution = data.factor ** 2 * (straight * Math.cos(angle) + cross * Math.sin(angle));
-    return { angle, straight, cross, contribution };
+    const contribution = data.factor ** 2 * (straight * Math.cos(distance) + cross * Math.sin(distance));
+    return { distance, straight, cross, contribution };
   });
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   function compute({ m, n, s, q }) {
-    const dot = (one, two) => data.still + sum(one.map(({ after: [a, b] }, i) => a * two[i].after[0] + b * two[i].after[1]));
+    const dot = (one, two) => data.still + sum(one.map(({ out: [a, b] }, i) => a * two[i].out[0] + b * two[i].out[1]));
     const length = (v, rows) => Math.hypot(...rows.map((row) => row.turned), ...view.still.map((i) => v[i]));
-    const k = data.k, query = turn(q, m), key = turn(k, n), rows = parts(q, k, m - n);
+    const k = data.k, query = turn(q, m), key = turn(k, n), parts = meet(q, k, m - n);
     return {
-      query, key, parts: rows, total: sum(rows.map((row) => row.contribution)) + data.still, score: dot(query, key),
+      query, key, parts, total: sum(parts.map((row) => row.contribution)) + data.still, score: dot(query, key),
       shifted: dot(turn(q, m + s), turn(k, n + s)), unrotated: sum(q.map((value, i) => value * k[i])),
       q: [Math.hypot(...q), length(q, query)], k: [Math.hypot(...k), length(k, key)],
     };
   }
-  const wrapped = (angle, left = (angle * DEGREES) % 360) => ((left < 0 ? left + 360 : left) % 360) + 0;
-  function between([a, b], [c, d]) {
-    const product = Math.hypot(a, b) * Math.hypot(c, d);
-    return product === 0 ? null : Math.atan2(Math.abs(a * d - b * c), a * c + b * d) * DEGREES;
-  }
 
   // ---- what is shown: numbers with their digits; without digits it is float noise ----
-  const CELLS = {
-    angle: (i) => [now.query[i].angle, 4], in: (i) => [now.query[i].before, 3], out: (i) => [now.query[i].after, 3],
-    deviation: (i) => [now.query[i].deviation], degrees: (i) => [wrapped(now.query[i].angle), 3, "°"],
-    distance: (i) => [now.parts[i].angle, 6], straight: (i) => [now.parts[i].straight, 4],
-    cross: (i) => [now.parts[i].cross, 4], contribution: (i) => [now.parts[i].contribution, 6],
-  };
+  const CELLS = { angle: 4, in: 3, out: 3, deviation: 0, degrees: 3, distance: 6, straight: 4, cross: 4, contribution: 6 };
   function readings({ pair, m, n, s }) {
     const row = now.query[pair], key = now.key[pair], theta = data.theta[pair], bound = now.q[0] * now.k[0];
+    const [a, b] = row.out, [c, d] = key.out, between = Math.atan2(Math.abs(a * d - b * c), a * c + b * d) * DEGREES;
     return {
-      "live.angle": [row.angle, 3], "live.turns": [Math.round((Math.abs(row.angle) - (Math.abs(row.angle) % TURN)) / TURN), 0],
-      "live.degrees": [(row.angle % TURN) * DEGREES, 2], "live.score": [now.score, 6], "live.distance": [m - n, 0],
-      "head.distance": [m - n, 0], "head.score": [now.score, 6],
+      "live.angle": [row.angle, 3], "live.degrees": [(row.angle % TURN) * DEGREES, 2], "live.score": [now.score, 6],
+      "live.turns": [Math.round((Math.abs(row.angle) - (Math.abs(row.angle) % TURN)) / TURN), 0],
+      "live.distance": [m - n, 0], "head.distance": [m - n, 0], "head.score": [now.score, 6],
       "a.pair": [pair, 0], "a.detail": [pair, 0], "a.freq": [theta, 8], "a.frequency": [theta, 8],
-      "a.query_angle": [row.angle, 6], "a.query_degrees": [wrapped(row.angle), 2],
-      "a.key_angle": [key.angle, 6], "a.key_degrees": [wrapped(key.angle), 2],
+      "a.query_angle": [row.angle, 6], "a.query_degrees": [row.degrees, 2],
+      "a.key_angle": [key.angle, 6], "a.key_degrees": [key.degrees, 2],
       "a.radius_before": [row.radius, 6], "a.radius_after": [row.turned, 6], "a.radius_deviation": [row.deviation],
-      "a.between": [between(row.after, key.after), 2],
+      "a.between": [row.turned * key.turned === 0 ? null : between, 2],
       "b.m": [m, 0], "b.n": [n, 0], "b.score": [now.score, 9], "b.unrotated": [now.unrotated, 9],
       "b.ms": [m + s, 0], "b.ns": [n + s, 0], "b.shifted": [now.shifted, 9], "b.difference": [now.shifted - now.score],
       "b.total": [now.total, 6], "b.low": [-bound, 6], "b.high": [bound, 6], "b.q_before": [now.q[0], 6],
       "b.q_after": [now.q[1], 6], "b.k_before": [now.k[0], 6], "b.k_after": [now.k[1], 6],
     };
   }
-  function words(name, x, digits) {
+  function reading(name, x, digits) {
     if (name === "live.turns") return data.words[["none", "one"][x] ?? "many"].replace("{count}", x);
     return digits === undefined ? noise(x) : (name.startsWith("live.") ? prose : fixed)(x, digits);
   }
+  function cell(name, x, digits) {
+    if (Array.isArray(x)) return `(${signed(x[0], digits)}, ${signed(x[1], digits)})`;
+    return digits ? signed(x, digits) + (name === "degrees" ? "°" : "") : noise(x);
+  }
+  const away = new Set(); // rows and readings out of view: they wait for the end of a drag
+  const watch = new IntersectionObserver((entries) =>
+    entries.forEach(({ target, isIntersecting }) => away[isIntersecting ? "delete" : "add"](target)));
   function show(element, x, text) {
     if (element.textContent !== text) element.textContent = text;
     element.dataset.raw = x; // at full precision
   }
-  function draw() { // the circle, as figures.circle draws it
-    const row = now.query[state.pair], key = now.key[state.pair];
-    const longest = Math.max(row.radius, key.radius, row.turned, key.turned, 1e-9);
-    const scale = drag?.scale ?? 92 / longest; // held while the faint arrow is dragged, or it would run from the pointer
-    const at = (radius, angle) => `${(radius * Math.cos(angle)).toFixed(3)} ${(-radius * Math.sin(angle)).toFixed(3)}`;
-    const arc = ({ before: [x, y], angle }, radius) => {
-      const start = Math.atan2(y, x), sweep = angle % TURN, large = Number(Math.abs(sweep) > Math.PI);
-      return `M${at(radius, start)}A${radius} ${radius} 0 ${large} ${Number(sweep < 0)} ${at(radius, start + sweep)}`;
-    };
-    for (const [name, [x, y]] of Object.entries({ before: row.before, key: key.after, query: row.after })) {
-      const [shaft, head, grip] = view.arrows[name].children, px = (x * scale).toFixed(3), py = (-y * scale).toFixed(3);
-      put(shaft, { x2: px, y2: py });
-      put(grip, { cx: px, cy: py });
-      put(head, { transform: `translate(${px} ${py}) rotate(${(Math.atan2(-y, x) * DEGREES).toFixed(3)})` });
-    }
-    const spoken = (m, { angle }) => ({ "aria-valuenow": m, "aria-valuetext": `${m}, ${fixed(wrapped(angle), 2)}°` });
-    put(view.arrows.query, spoken(state.m, row));
-    put(view.arrows.key, spoken(state.n, key));
-    put($(".orbit", view.circle), { r: (row.radius * scale).toFixed(3) });
-    put($(".query-arc", view.circle), { d: arc(row, 34) });
-    put($(".key-arc", view.circle), { d: arc(key, 26) });
-    put(view.circle, { "data-scale": scale });
-    const svg = $("svg.curve"), far = Math.abs(state.m - state.n), inside = far >= 1 && far <= data.window;
-    if (!svg) return; // where the distance lies on the score curve
-    const here = $(".here", svg) ?? svg.appendChild(document.createElementNS(svg.namespaceURI, "line"));
-    const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
-    const x = inside ? 4 + (Math.log(far) / Math.log(Math.max(data.window, 10))) * (width - 8) : 0;
-    put(here, { class: "mark here", x1: x, x2: x, y1: 0, y2: height - 16, visibility: inside ? "visible" : "hidden" });
-  }
-  function choose() { // the drawn pair is one everywhere
-    if (view.circle.dataset.pair === String(state.pair)) return;
-    put(view.circle, { "aria-label": view.circle.getAttribute("aria-label").replace(/\d+/, state.pair) });
-    [view.circle, ...$$("[data-pair-formula]")].forEach((element) => (element.dataset.pair = state.pair));
-    const rows = $$(":is(#a, #b, #c) tr[data-pair], .pick");
-    rows.forEach((row) => row.classList.toggle("chosen", Number(row.dataset.pair) === state.pair));
-  }
   function render() {
     frame = 0;
     now = compute(state);
-    const all = readings(state);
-    view.readings.forEach(([element, name]) => show(element, all[name][0], words(name, ...all[name])));
-    view.cells.forEach(([element, cell, i]) => {
-      const [x, digits, unit = ""] = cell(i);
-      const pair = Array.isArray(x) && `(${signed(x[0], digits)}, ${signed(x[1], digits)})`;
-      show(element, x, pair || (digits ? signed(x, digits) + unit : noise(x)));
+    const all = readings(state), waits = (box) => held && away.has(box);
+    view.readings.forEach(([element, name, box]) => waits(box) || show(element, all[name][0], reading(name, ...all[name])));
+    view.cells.forEach(([element, name, i, box]) => {
+      const x = now.query[i][name] ?? now.parts[i][name];
+      if (!waits(box)) show(element, x, cell(name, x, CELLS[name]));
     });
     view.inputs.forEach((input) => {
-      const typing = input === document.activeElement && (input.name === "q" || input.value === "");
       const value = input.name === "q" ? list().join(", ") : String(state[input.name]);
+      const typing = input === document.activeElement && (input.name === "q" || input.value === "");
       if (!typing && input.value !== value) input.value = value;
     });
     choose();
     draw();
     check();
   }
+  function choose() { // the drawn pair is one everywhere
+    if (view.circle.dataset.pair === String(state.pair)) return;
+    put(view.circle, { "aria-label": view.circle.getAttribute("aria-label").replace(/\d+/, state.pair) });
+    [view.circle, ...$$("[data-pair-formula]")].forEach((element) => put(element, { "data-pair": state.pair }));
+    const rows = $$(":is(#a, #b, #c) tr[data-pair], .pick");
+    rows.forEach((row) => row.classList.toggle("chosen", Number(row.dataset.pair) === state.pair));
+  }
+  function draw() { // the circle as figures.circle draws it, and where the distance lies on the score curve
+    const row = now.query[state.pair], key = now.key[state.pair], svg = $("svg.curve");
+    const longest = Math.max(row.radius, key.radius, row.turned, key.turned, 1e-9);
+    const scale = drag?.scale ?? 92 / longest; // held while the faint arrow is dragged, or it would run from the pointer
+    const at = (radius, angle) => `${(radius * Math.cos(angle)).toFixed(3)} ${(-radius * Math.sin(angle)).toFixed(3)}`;
+    const arc = ({ in: [x, y], angle }, radius) => {
+      const start = Math.atan2(y, x), sweep = angle % TURN, large = Number(Math.abs(sweep) > Math.PI);
+      return `M${at(radius, start)}A${radius} ${radius} 0 ${large} ${Number(sweep < 0)} ${at(radius, start + sweep)}`;
+    };
+    for (const [name, [x, y]] of Object.entries({ before: row.in, key: key.out, query: row.out })) {
+      const [shaft, head, grip] = view.arrows[name].children, px = (x * scale).toFixed(3), py = (-y * scale).toFixed(3);
+      put(shaft, { x2: px, y2: py });
+      put(grip, { cx: px, cy: py });
+      put(head, { transform: `translate(${px} ${py}) rotate(${(Math.atan2(-y, x) * DEGREES).toFixed(3)})` });
+    }
+    const spoken = (m, degrees) => ({ "aria-valuenow": m, "aria-valuetext": `${m}, ${fixed(degrees, 2)}°` });
+    put(view.arrows.query, spoken(state.m, row.degrees));
+    put(view.arrows.key, spoken(state.n, key.degrees));
+    put($(".orbit", view.circle), { r: (row.radius * scale).toFixed(3) });
+    put($(".query-arc", view.circle), { d: arc(row, 34) });
+    put($(".key-arc", view.circle), { d: arc(key, 26) });
+    put(view.circle, { "data-scale": scale });
+    if (!svg) return;
+    const here = $(".here", svg) ?? svg.appendChild(document.createElementNS(svg.namespaceURI, "line"));
+    const { width, height } = svg.viewBox.baseVal, far = Math.abs(state.m - state.n), inside = far >= 1 && far <= data.window;
+    const x = inside ? 4 + (Math.log(far) / Math.log(Math.max(data.window, 10))) * (width - 8) : 0;
+    put(here, { class: "mark here", x1: x, x2: x, y1: 0, y2: height - 16, visibility: inside ? "visible" : "hidden" });
+  }
 
   // ---- the address is the state ----
   const read = (query) => new URLSearchParams(Object.fromEntries(new URLSearchParams(query))); // of two, the last one
-  const differs = (from, name) => (from.get(name) ?? DEFAULTS[name]) !== DEFAULTS[name];
   function canonical(from, without = []) {
-    const names = Object.keys(DEFAULTS), own = names.filter((name) => !without.includes(name) && differs(from, name));
+    const names = Object.keys(DEFAULTS), given = (name) => from.get(name) ?? DEFAULTS[name];
+    const own = names.filter((name) => !without.includes(name) && given(name) !== DEFAULTS[name]);
     const other = names.map((name) => `b.${name}`).filter((name) => from.has(name));
-    if (from.get("b.model") === (from.get("model") ?? "")) other.shift(); // compared with itself: nothing, or changed
+    if (from.get("b.model") === given("model")) other.shift(); // compared with itself: with nothing, or changed
     const written = [...own, ...other].map((name) => `${name}=${encodeURIComponent(from.get(name))}`).join("&");
     return (written && "?") + written.replaceAll("%2C", ",").replaceAll("%3A", ":");
   }
@@ -175,10 +173,11 @@
   let open = false, held = false, quiet = 0, writing = 0;
   function change(name, value) {
     const [low, high] = name === "pair" ? [0, data.theta.length - 1] : [-LIMIT, LIMIT];
-    const next = name === "q" ? value.join(",") : Math.min(Math.max(value, low), high);
-    if (next === (name === "q" ? list().join(",") : state[name])) return;
+    const next = name === "q" ? value.join(",") : String(clamp(value, low, high));
+    if (next === String(name === "q" ? list() : state[name])) return;
     params.set(name, next);
     derive();
+    check();
     frame ||= requestAnimationFrame(render);
     if (!open && !exported) history.pushState(null, "", address());
     else writing ||= setTimeout(write, 400); // browsers refuse an address that changes in every frame
@@ -194,25 +193,23 @@
     if (!open) return;
     [quiet, writing].forEach(clearTimeout);
     open = held = false;
-    if (!kept) return void (writing = 0);
+    writing = 0;
+    if (!kept) return;
     write();
-    const command = $('[data-snippet="CLI"]');
+    frame ||= requestAnimationFrame(render);
+    $$(".languages a, .top a[aria-current=page]").forEach((link) => exported || (link.search = canonical(params)));
+    const command = $('[data-snippet="CLI"]'), moved = params.get("q") !== base.get("q");
     if (command) command.textContent = command.textContent.replace(/(\/\w\w\/)[^"]*/, (_, path) => path + canonical(params));
-    const stale = $("svg.curve") && params.get("q") !== base.get("q");
-    if (stale || $("details[data-fresh][open], table.compare")) ask({}, false); // what only the server makes
+    if ((moved && $("svg.curve")) || $("details[data-fresh][open], table.compare")) ask({}, false); // the server's to make
   }
-  function refresh(link) { // a link that the server wrote keeps what was changed here since
-    if (!params || exported) return;
-    if (link.matches(".languages a, .top a[aria-current=page]")) link.search = canonical(params);
-    const href = (link.dataset.href ??= link.getAttribute("href")), theirs = read(href);
-    if (!href.startsWith("?")) return;
-    const own = link.dataset.pair || theirs.get("model") !== base.get("model"); // it names a pair on purpose
-    const kept = LOCAL.filter((name) => theirs.get(name) === base.get(name) && !(own && name === "pair"));
-    kept.forEach((name) => theirs.set(name, params.get(name) ?? DEFAULTS[name]));
-    link.setAttribute("href", canonical(theirs) || "?");
+  function follow(href) { // a link as the server wrote it, with what was changed here since
+    const next = read(href), same = (name) => next.get(name) === base.get(name);
+    const kept = LOCAL.filter((name) => same(name) && (name !== "pair" || same("model")));
+    kept.forEach((name) => next.set(name, params.get(name) ?? DEFAULTS[name]));
+    go(next, true);
   }
   function go(next, push) { // to another address: by the formula where that suffices, else by the server
-    stop();
+    walk(false);
     settle(push);
     request?.abort();
     waiting = {};
@@ -236,7 +233,7 @@
       if (!answer.ok) throw new Error(answer.status);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html"), focus = document.activeElement;
       const fresh = $("#data", page).textContent, typing = push && !whole && focus.matches("[data-ask]") ? focus : null;
-      stop();
+      walk(false);
       settle();
       params = target();
       if (push) waiting = {};
@@ -263,7 +260,7 @@
     from.slice(to.length).forEach((node) => node.remove());
     to.forEach((node, i) => (from[i] ? morph(from[i], node) : old.append(node)));
   }
-  function demand(field) { // answers together what is typed within a moment
+  function demand(field) { // what is typed within a moment is asked for together
     const choice = field.matches("select"), given = numbers(field.value);
     const fine = choice || (field.checkValidity() && given.length && given.every(Number.isFinite));
     put(field, { "aria-invalid": !fine });
@@ -273,73 +270,61 @@
     delay = setTimeout(() => ask({ ...waiting }), 150);
   }
 
-  // ---- dragging: the arrows by angle, the faint arrow by its tip, numbers sideways ----
-  let drag = null;
+  // ---- dragging: the arrows by angle, the faint arrow by its tip, numbers sideways; walking along the positions ----
+  let drag = null, walking = 0;
   function grab(event) {
     const grip = event.target.closest(".grip"), scrub = event.target.closest(".scrub");
     if (!data || event.button !== 0 || !(grip || scrub) || scrub === document.activeElement) return;
-    stop();
+    walk(false);
+    settle();
     const name = scrub?.name ?? { query: "m", key: "n", before: "q" }[grip.parentNode.dataset.arrow];
     const matrix = view.circle.getScreenCTM().inverse(), theta = data.theta[state.pair];
     const place = ({ clientX, clientY }) => new DOMPoint(clientX, clientY).matrixTransform(matrix);
     const { x, y } = place(event), off = ["cx", "cy"].map((at, i) => Number(grip?.getAttribute(at)) - [x, y][i]);
-    const scale = name === "q" ? Number(view.circle.dataset.scale) : undefined;
+    const scale = name === "q" ? Number(view.circle.dataset.scale) : undefined, start = { value: state[name], x: event.clientX };
     const step = theta - TURN * Math.round(theta / TURN); // what one position turns the arrow
-    const start = { value: state[name], x: event.clientX };
-    drag = { id: event.pointerId, name, scrub, place, off, scale, step, start, angle: Math.atan2(-y, x), turned: 0 };
+    drag = { id: event.pointerId, name, scrub, place, off, scale, start, step, angle: Math.atan2(-y, x), turned: 0 };
     (grip ?? scrub).setPointerCapture(event.pointerId);
     grip?.parentNode.focus({ preventScroll: true });
   }
   function move(event) {
     if (event.pointerId !== drag?.id) return;
-    const { x, y } = drag.place(event), angle = Math.atan2(-y, x), by = angle - drag.angle, [a, b] = drag.off;
+    const { x, y } = drag.place(event), angle = Math.atan2(-y, x), by = angle - drag.angle;
+    const rounded = (length) => clamp(Math.round((100 * length) / drag.scale) / 100 + 0, -1e6, 1e6);
     held = true;
     drag.turned += by - TURN * Math.round(by / TURN); // goes on across full turns
     drag.angle = angle;
-    if (drag.scrub) change(drag.name, drag.start.value + Math.round((event.clientX - drag.start.x) / 8));
-    else if (drag.name !== "q") change(drag.name, drag.start.value + (drag.step && Math.round(drag.turned / drag.step)));
-    else {
-      const own = list(), q = own.length < data.q.length ? [...state.q] : own;
-      q[data.first[state.pair]] = Math.round((100 * (x + a)) / drag.scale) / 100 + 0;
-      q[data.second[state.pair]] = Math.round((-100 * (y + b)) / drag.scale) / 100 + 0;
-      change("q", q.map((value) => Math.min(Math.max(value, -1e6), 1e6)));
-    }
+    if (drag.scrub) return change(drag.name, drag.start.value + Math.round((event.clientX - drag.start.x) / 8));
+    if (drag.name !== "q") return change(drag.name, drag.start.value + (drag.step && Math.round(drag.turned / drag.step)));
+    const own = list(), q = own.length < data.q.length ? [...state.q] : own;
+    q[data.first[state.pair]] = rounded(x + drag.off[0]);
+    q[data.second[state.pair]] = rounded(-y - drag.off[1]);
+    change("q", q);
   }
   function release(event) {
     if (event.pointerId !== drag?.id) return;
     if (drag.scrub && event.type === "pointerup" && !open) drag.scrub.select();
     drag = null;
     held = false;
-    frame ||= requestAnimationFrame(render);
     settle();
   }
-
-  // ---- walking along the positions ----
-  const calm = matchMedia("(prefers-reduced-motion: reduce)");
-  let walking = 0;
-  function stop() {
-    if (!walking) return;
+  function walk(on) {
+    if (!on && !walking) return;
     clearTimeout(walking);
-    walking = 0;
-    put($('[data-do="play"]'), { "aria-pressed": "false" });
-    settle();
-  }
-  function walk() {
-    held = true;
-    change("m", state.m + 1);
-    walking = setTimeout(walk, 1000 / $('[data-do="speed"]').value);
-    put($('[data-do="play"]'), { "aria-pressed": "true" });
+    walking = on ? setTimeout(walk, 1000 / $('[data-do="speed"]').value, true) : 0;
+    put($('[data-do="play"]'), { "aria-pressed": on });
+    held = on;
+    if (on) change("m", state.m + 1);
+    else settle();
   }
 
-  // ---- one pair lights up everywhere ----
+  // ---- one pair lights up everywhere; quiz and tour ----
   function light(target) {
     const pair = target?.closest?.("[data-pair]")?.dataset.pair;
     $$(".lit").forEach((element) => element.classList.remove("lit"));
     if (pair !== undefined) $$(`[data-pair="${pair}"]`).forEach((element) => element.classList.add("lit"));
     check();
   }
-
-  // ---- quiz and tour ----
   function mark() {
     $$("#quiz .option").forEach((option) => {
       const { checked, dataset } = $("input", option);
@@ -348,14 +333,14 @@
       option.classList.toggle("wrong", checked && dataset.right !== "1");
     });
     const status = $("[data-quiz-mark]"), total = $$("[data-question]").length, right = $$("#quiz .option.right").length;
-    const words = status.dataset[$$("#quiz :checked").length === total ? "template" : "open"];
-    status.textContent = words.replace("{right}", right).replace("{total}", total);
+    const text = status.dataset[$$("#quiz :checked").length === total ? "template" : "open"];
+    status.textContent = text.replace("{right}", right).replace("{total}", total);
   }
   let card = 0, was; // the card shown, counted from 1, and what the state was when it came
   const slowest = () => data.theta.reduce((best, theta, i, all) => (theta && Math.abs(theta) < Math.abs(all[best]) ? i : best), 0);
   const DONE = {
     "drag-query": () => state.m !== was.m, "drag-key": () => state.n !== was.n, shift: () => state.s !== was.s,
-    score: () => now?.score > 0, swap: () => state.m === was.n && state.n === was.m && was.m !== was.n,
+    score: () => now.score > 0, swap: () => state.m === was.n && state.n === was.m && was.m !== was.n,
     pair: () => state.pair !== was.pair, wavelength: () => $(`.pick.lit[data-pair="${slowest()}"]`),
     window: () => data.window > was.window, pairing: () => params.get("pairing") !== was.pairing,
   };
@@ -364,22 +349,22 @@
     if (shown && DONE[shown.dataset.do]?.()) shown.classList.add("done");
   }
   function tour(number) { // show a card, or none
-    const aside = $("#tour"), cards = $$("#tour .card"), opening = !card;
+    const cards = $$("#tour .card"), count = $("#tour .count"), opening = !card;
     if (!data || !cards.length || (opening && !number)) return;
     card = number <= cards.length ? number : 0;
     was = { ...state, window: data.window, pairing: params.get("pairing") };
-    aside.hidden = !card;
+    $("#tour").hidden = !card;
     cards.forEach((each, i) => (each.hidden = i + 1 !== card));
-    $(".count", aside).textContent = aside.dataset.count.replace("{number}", card).replace("{total}", cards.length);
+    count.textContent = count.dataset.template.replace("{number}", card).replace("{total}", cards.length);
     if (!exported) history.replaceState(null, "", location.pathname + location.search + (card ? `#tour=${card}` : ""));
     if (opening || !card) $(card ? "#tour button" : ".tour-start")?.focus({ preventScroll: true });
     check();
   }
-  const tourAt = (hash) => Number(hash.match(/^#tour=(\d{1,3})$/)?.[1] ?? 0);
+  const tourAt = () => Number(location.hash.match(/^#tour=(\d{1,3})$/)?.[1] ?? 0);
 
-  // ---- what buttons, keys and pointers do ----
+  // ---- what buttons, keys and fields do ----
   const ACTS = {
-    play: () => (walking ? stop() : calm.matches ? change("m", state.m + 1) : walk()),
+    play: () => (matchMedia("(prefers-reduced-motion: reduce)").matches ? change("m", state.m + 1) : walk(!walking)),
     step: () => change("m", state.m + 1), back: () => change("m", state.m - 1),
     reset: () => (exported ? LOCAL.forEach((name) => change(name, data[name])) : go(new URLSearchParams(), true)),
     tour: () => tour(1), next: () => tour(card + 1), close: () => tour(0),
@@ -397,7 +382,7 @@
   function speak(language) { // in an exported file: the page in another language, with the state kept
     const page = $(`template[data-main="${language}"]`);
     if (!page) return;
-    stop();
+    walk(false);
     $("#main").replaceChildren(page.content.cloneNode(true));
     document.documentElement.lang = language === "zh" ? "zh-Hans" : language;
     $$(".languages a").forEach((link) => link.toggleAttribute("aria-current", link.dataset.language === language));
@@ -405,25 +390,25 @@
     begin();
   }
   function click(event) {
-    const link = event.target.closest("a"), button = event.target.closest("[data-do]:not(.card), [data-copy]");
+    const link = event.target.closest("a"), button = event.target.closest("button, a.button");
     if (!data || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     if (link?.dataset.language) speak(link.dataset.language);
-    else if (link?.dataset.pair) change("pair", Number(link.dataset.pair));
-    else if (link?.getAttribute("href").startsWith("?")) exported || go(read(link.getAttribute("href")), true);
+    else if (link?.dataset.pair) settle(), change("pair", Number(link.dataset.pair)), settle();
+    else if (link?.getAttribute("href").startsWith("?")) exported || follow(link.getAttribute("href"));
     else if (button?.dataset.copy) copy(button);
     else if (ACTS[button?.dataset.do]) ACTS[button.dataset.do]();
     else return;
     if (link) event.preventDefault();
-    if (link?.dataset.pair) settle();
   }
   function press(event) {
-    const { target, key, shiftKey } = event, arrow = target.closest("[role=slider]"), times = shiftKey ? 10 : 1;
+    const { target, key, shiftKey } = event, arrow = target.closest("[role=slider]");
     if (!data || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
-    const name = { query: "m", key: "n" }[arrow?.dataset.arrow] ?? (target.matches("#page input[type=number]:not([data-ask])") ? target.name : "");
-    const steps = { ArrowUp: 1, ArrowDown: -1, ...(arrow && { ArrowRight: 1, ArrowLeft: -1 }) }, step = steps[key];
-    const ends = { Home: 0, End: { m: state.n, n: state.m, pair: data.theta.length - 1 }[name] };
-    if (name && step && (arrow || shiftKey)) change(name, state[name] + step * times);
-    else if (name && ends[key] !== undefined) change(name, ends[key]);
+    const field = target.matches("#page input[type=number]:not([data-ask])") && target;
+    const name = arrow ? { query: "m", key: "n" }[arrow.dataset.arrow] : field.name;
+    const step = { ArrowUp: 1, ArrowDown: -1, ...(arrow && { ArrowRight: 1, ArrowLeft: -1 }) }[key];
+    const end = { Home: 0, End: { m: state.n, n: state.m, pair: data.theta.length - 1 }[name] }[key];
+    if (name && step && (arrow || shiftKey)) change(name, state[name] + step * (shiftKey ? 10 : 1));
+    else if (name && end !== undefined) change(name, end);
     else if (key === "?" && !target.matches("input[type=text]")) $("#keys")?.showModal();
     else if (key === "Escape" && card) tour(0);
     else if (key === " " && card && !target.matches("input:not([type=number]), button, select, summary, a")) tour(card + 1);
@@ -432,41 +417,37 @@
   }
   function input({ target }) {
     if (target.closest("#quiz")) mark();
-    else if (!data || !target.matches("#page [name]")) return;
-    else if (target.matches("[data-ask]")) exported || demand(target);
+    else if (!data || exported && target.matches("[data-ask]") || !target.matches("#page [name]")) return;
+    else if (target.matches("[data-ask]")) demand(target);
     else if (target.value !== "" && Number.isInteger(Number(target.value))) change(target.name, Number(target.value));
   }
   function begin() { // with what the server drew: at first, and after each answer
-    const first = !params, circle = $("#circle"), aside = $("#tour");
+    const first = !params, circle = $("#circle");
     if (!circle) return;
     data = JSON.parse($("#data").textContent);
     if (first) params = exported ? new URLSearchParams(LOCAL.map((name) => [name, data[name]])) : read(location.search);
     base = new URLSearchParams(params);
-    const turning = new Set([...data.first, ...data.second]);
     derive();
+    const turning = new Set([...data.first, ...data.second]);
     view = { circle, still: data.q.map((_, i) => i).filter((i) => !turning.has(i)) };
+    now = compute(state);
+    const known = readings(state);
+    view.readings = $$("[data-v]").map((element) => [element, element.dataset.v, element.closest("dl, tr")]);
+    view.readings = view.readings.filter(([, name]) => name in known);
+    view.cells = $$("tr[data-pair]").flatMap((row) => $$("[data-c]", row).map((td) => [td, td.dataset.c, Number(row.dataset.pair), row]));
+    view.cells = view.cells.filter(([, name]) => name in CELLS);
     view.arrows = Object.fromEntries($$("[data-arrow]", circle).map((arrow) => [arrow.dataset.arrow, arrow]));
     view.inputs = $$("#page input[name]").filter((field) => LOCAL.includes(field.name));
-    now = compute(state);
-    const known = readings(state), cell = (td) => [td, CELLS[td.dataset.c], Number(td.closest("tr").dataset.pair)];
-    view.readings = $$("[data-v]").map((element) => [element, element.dataset.v]).filter(([, name]) => name in known);
-    view.cells = $$("[data-c]").map(cell).filter(([, value]) => value);
+    watch.disconnect();
+    away.clear();
+    $$("#page :is(dl, tr)").forEach((box) => watch.observe(box));
     $$("output[data-v]").forEach((element) => put(element, { "aria-live": "off" })); // the sliders speak
     $$("[role=slider]", circle).forEach((arrow) => put(arrow, { "aria-valuemin": -LIMIT, "aria-valuemax": LIMIT }));
     $$("[data-copy], .tour-start, #page .submit").forEach((button) => (button.hidden = button.matches(".submit")));
-    if (aside && !$(".count", aside)) {
-      put(aside, { "aria-live": "polite" });
-      aside.append(document.createElement("p"), document.createElement("button"), document.createElement("button"));
-      const [count, next, close] = [...aside.children].slice(-3);
-      count.className = "count";
-      Object.assign(next, { type: "button", textContent: aside.dataset.next }).dataset.do = "next";
-      Object.assign(close, { type: "button", textContent: aside.dataset.close }).dataset.do = "close";
-    }
-    if (first) choose();
-    else render();
+    (first ? choose : render)();
     if ($("#quiz")) mark();
   }
-  const on = (names, act, options) => names.split(" ").forEach((name) => document.addEventListener(name, act, options));
+  const on = (names, act, capture) => names.split(" ").forEach((name) => document.addEventListener(name, act, capture));
   on("click", click);
   on("keydown", press);
   on("input", input);
@@ -477,13 +458,12 @@
   on("pointerup lostpointercapture", release);
   on("pointerover focusin", ({ target }) => light(target.closest?.("[data-pair]") ?? document.activeElement));
   on("focusout", () => light(null));
-  on("pointerover focusin", ({ target }) => target.closest?.("a[href]") && refresh(target.closest("a[href]")));
   on("toggle", ({ target }) => target.open && target.matches("[data-fresh]") && ask({}, false), true);
   addEventListener("popstate", () => {
     if (params && !exported) go(read(location.search), false);
-    if (tourAt(location.hash) !== card) tour(tourAt(location.hash));
+    if (tourAt() !== card) tour(tourAt());
   });
   begin();
-  if (tourAt(location.hash)) tour(tourAt(location.hash));
+  if (tourAt()) tour(tourAt());
   if (exported && location.hash.length === 3) speak(location.hash.slice(1));
 })();
