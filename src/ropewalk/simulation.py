@@ -245,9 +245,7 @@ def score_table(
         straight = one[a] * other[a] + one[b] * other[b]
         cross = one[a] * other[b] - one[b] * other[a]
         part = g * (straight * math.cos(angle) + cross * math.sin(angle))
-        rows.append(
-            ScoreRow(pair=i, inv_freq=inv_freq, angle=angle, straight=straight, cross=cross, contribution=part)
-        )
+        rows.append(ScoreRow(pair=i, inv_freq=inv_freq, angle=angle, straight=straight, cross=cross, contribution=part))
     still = np.ones(rope.head_dim, dtype=bool)
     still[pairs.first] = still[pairs.second] = False
     turned = {at: (_turned(q, m + at, rope, length), _turned(k, n + at, rope, length)) for at in (0, shift)}

@@ -49,9 +49,7 @@ def comparison(document: "Document") -> dict[str, Any]:
         "difference": (second - first).tolist(),
         "ratio": ratio,
         "angle_difference": (m * (second - first)).tolist(),
-        "dims_differ": [
-            bool(one.first[i] != two.first[i] or one.second[i] != two.second[i]) for i in range(shared)
-        ],
+        "dims_differ": [bool(one.first[i] != two.first[i] or one.second[i] != two.second[i]) for i in range(shared)],
         "factor_difference": two.cos_sin_factor - one.cos_sin_factor,
         "largest": float(np.abs(second - first).max(initial=0.0)),
     }

@@ -195,9 +195,7 @@ class Document:
                 "score": scores.score,
                 "shifted": scores.shifted_score,
                 "difference": scores.shift_difference,
-                "rows": [
-                    {name: getattr(row, name) for name in SCORE_COLUMNS} for row in scores.rows
-                ],
+                "rows": [{name: getattr(row, name) for name in SCORE_COLUMNS} for row in scores.rows],
                 "still": scores.still,
                 "total": scores.total,
                 "query_length": list(scores.query_length),

@@ -14,7 +14,8 @@ from markupsafe import Markup
 from .i18n import Speech
 
 COURSE = (
-    "attention", "sinusoids", "order", "numbering", "multiply", "vectors", "matrices", "odometer", "sparse", "code", "context",
+    "attention", "sinusoids", "order", "numbering", "multiply", "vectors", "matrices", "odometer", "sparse", "code",
+    "context",
 )  # fmt: skip
 NAMES = ("learn", *COURSE)
 _LIVE = re.compile(r"^```live (\w+)$", re.MULTILINE)
@@ -48,7 +49,8 @@ def title(lang: str, name: str) -> str:
 @cache
 def fragment(lang: str, name: str) -> Markup:
     """Give a piece of text for the simulator page, without live pieces."""
-    return Markup(_renderer(lang).render(source(lang, name)))
+    text = _renderer(lang).render(source(lang, name))
+    return Markup(text.replace("<h2>", "<h3>").replace("</h2>", "</h3>").replace("<h1>", "<h2>").replace("</h1>", "</h2>"))
 
 
 def page(lang: str, name: str, _: Speech, query: str = "") -> Markup:

@@ -34,8 +34,8 @@ SCALING_FIELDS = {
     "proportional": ("fraction",),
 }
 PRESETS_SHOWN = (
-    "llama-2-7b", "llama-3.1-8b", "mistral-7b-v0.3", "qwen3-8b", "gemma-3-4b", "gpt-oss-20b", "deepseek-v3", "phi-3-mini-128k",
-    "chatglm-6b", "smollm2-135m", "llama-4-scout", "qwen3-vl-2b",
+    "llama-2-7b", "llama-3.1-8b", "mistral-7b-v0.3", "qwen3-8b", "gemma-3-4b", "gpt-oss-20b",
+    "deepseek-v3", "phi-3-mini-128k", "chatglm-6b", "smollm2-135m", "llama-4-scout", "qwen3-vl-2b",
 )  # fmt: skip
 
 
@@ -262,7 +262,9 @@ def message_words(message: Message, _: Speech) -> Markup:
             return _("The address has an unknown parameter {parameter}; it is left out.", **given)
         case "whole":
             low, high = number_text(message.low or 0), number_text(message.high or 0)
-            return _("{parameter} must be a whole number from {low} to {high}, got {given}.", low=low, high=high, **given)
+            return _(
+                "{parameter} must be a whole number from {low} to {high}, got {given}.", low=low, high=high, **given
+            )
         case "number":
             low, high = number_text(message.low or 0), number_text(message.high or 0)
             return _("{parameter} must be a number from {low} to {high}, got {given}.", low=low, high=high, **given)

@@ -49,18 +49,19 @@
   });
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   function compute({ m, n, s, q }) {
-    const dot = (one, two) => data.still + sum(one.map(({ out: [a, b] }, i) => a * two[i].out[0] + b * two[i].out[1]));
+    const total = (values) => sum(values) + data.still; // channels that never turn add what they are
+    const dot = (one, two) => total(one.map(({ out: [a, b] }, i) => a * two[i].out[0] + b * two[i].out[1]));
     const length = (v, rows) => Math.hypot(...rows.map((row) => row.turned), ...view.still.map((i) => v[i]));
     const k = data.k, query = turn(q, m), key = turn(k, n), parts = meet(q, k, m - n);
     return {
-      query, key, parts, total: sum(parts.map((row) => row.contribution)) + data.still, score: dot(query, key),
+      query, key, parts, total: total(parts.map((row) => row.contribution)), score: dot(query, key),
       shifted: dot(turn(q, m + s), turn(k, n + s)), unrotated: sum(q.map((value, i) => value * k[i])),
       q: [Math.hypot(...q), length(q, query)], k: [Math.hypot(...k), length(k, key)],
     };
   }
 
   // ---- what is shown: numbers with their digits; without digits it is float noise ----
-  const CELLS = { angle: 4, in: 3, out: 3, deviation: 0, degrees: 3, distance: 6, straight: 4, cross: 4, contribution: 6 };
+  const CELLS = { angle: 4, in: 3, out: 3, degrees: 3, distance: 6, straight: 4, cross: 4, contribution: 6 };
   function readings({ pair, m, n, s }) {
     const row = now.query[pair], key = now.key[pair], theta = data.theta[pair], bound = now.q[0] * now.k[0];
     const [a, b] = row.out, [c, d] = key.out, between = Math.atan2(Math.abs(a * d - b * c), a * c + b * d) * DEGREES;
@@ -98,10 +99,12 @@
     frame = 0;
     now = compute(state);
     const all = readings(state), waits = (box) => held && away.has(box);
-    view.readings.forEach(([element, name, box]) => waits(box) || show(element, all[name][0], reading(name, ...all[name])));
+    view.readings.forEach(([element, name, box]) => {
+      if (all[name] && !waits(box)) show(element, all[name][0], reading(name, ...all[name]));
+    });
     view.cells.forEach(([element, name, i, box]) => {
       const x = now.query[i][name] ?? now.parts[i][name];
-      if (!waits(box)) show(element, x, cell(name, x, CELLS[name]));
+      if (x !== undefined && !waits(box)) show(element, x, cell(name, x, CELLS[name]));
     });
     view.inputs.forEach((input) => {
       const value = input.name === "q" ? list().join(", ") : String(state[input.name]);
@@ -122,7 +125,7 @@
   function draw() { // the circle as figures.circle draws it, and where the distance lies on the score curve
     const row = now.query[state.pair], key = now.key[state.pair], svg = $("svg.curve");
     const longest = Math.max(row.radius, key.radius, row.turned, key.turned, 1e-9);
-    const scale = drag?.scale ?? 92 / longest; // held while the faint arrow is dragged, or it would run from the pointer
+    const scale = drag?.scale ?? 92 / longest; // held while the faint arrow is dragged, or it would run away
     const at = (radius, angle) => `${(radius * Math.cos(angle)).toFixed(3)} ${(-radius * Math.sin(angle)).toFixed(3)}`;
     const arc = ({ in: [x, y], angle }, radius) => {
       const start = Math.atan2(y, x), sweep = angle % TURN, large = Number(Math.abs(sweep) > Math.PI);
@@ -143,7 +146,8 @@
     put(view.circle, { "data-scale": scale });
     if (!svg) return;
     const here = $(".here", svg) ?? svg.appendChild(document.createElementNS(svg.namespaceURI, "line"));
-    const { width, height } = svg.viewBox.baseVal, far = Math.abs(state.m - state.n), inside = far >= 1 && far <= data.window;
+    const { width, height } = svg.viewBox.baseVal, far = Math.abs(state.m - state.n);
+    const inside = far >= 1 && far <= data.window;
     const x = inside ? 4 + (Math.log(far) / Math.log(Math.max(data.window, 10))) * (width - 8) : 0;
     put(here, { class: "mark here", x1: x, x2: x, y1: 0, y2: height - 16, visibility: inside ? "visible" : "hidden" });
   }
@@ -170,7 +174,7 @@
     state = { pair: Math.min(whole("pair"), data.theta.length - 1), m: whole("m"), n: whole("n"), s: whole("s"), q };
   }
   // A gesture (a drag, a run of keys, a walk) is one entry of the history: its first change pushes, the others replace.
-  let open = false, held = false, quiet = 0, writing = 0;
+  let open = false, held = false, quiet = 0, written = 0;
   function change(name, value) {
     const [low, high] = name === "pair" ? [0, data.theta.length - 1] : [-LIMIT, LIMIT];
     const next = name === "q" ? value.join(",") : String(clamp(value, low, high));
@@ -180,27 +184,27 @@
     check();
     frame ||= requestAnimationFrame(render);
     if (!open && !exported) history.pushState(null, "", address());
-    else writing ||= setTimeout(write, 400); // browsers refuse an address that changes in every frame
+    else if (performance.now() > written + 400) write(); // browsers refuse an address that changes in every frame
     open = true;
     clearTimeout(quiet);
     if (!held) quiet = setTimeout(settle, 500);
   }
   function write() {
-    writing = 0;
+    written = performance.now();
     if (!exported) history.replaceState(null, "", address());
   }
   function settle(kept = true) { // the end of a gesture: what was not worth a frame follows
     if (!open) return;
-    [quiet, writing].forEach(clearTimeout);
+    clearTimeout(quiet);
     open = held = false;
-    writing = 0;
     if (!kept) return;
     write();
     frame ||= requestAnimationFrame(render);
-    $$(".languages a, .top a[aria-current=page]").forEach((link) => exported || (link.search = canonical(params)));
-    const command = $('[data-snippet="CLI"]'), moved = params.get("q") !== base.get("q");
-    if (command) command.textContent = command.textContent.replace(/(\/\w\w\/)[^"]*/, (_, path) => path + canonical(params));
-    if ((moved && $("svg.curve")) || $("details[data-fresh][open], table.compare")) ask({}, false); // the server's to make
+    const query = canonical(params), command = $('[data-snippet="CLI"]'), moved = params.get("q") !== base.get("q");
+    $$(".languages a, .top a[aria-current=page]").forEach((link) => exported || (link.search = query));
+    if (command) command.textContent = command.textContent.replace(/(\/\w\w\/)[^"]*/, (_, path) => path + query);
+    const stale = $("details[data-fresh][open], table.compare") || (moved && $("svg.curve"));
+    if (stale) ask({}, false); // numbers that only the server makes
   }
   function follow(href) { // a link as the server wrote it, with what was changed here since
     const next = read(href), same = (name) => next.get(name) === base.get(name);
@@ -252,10 +256,10 @@
   }
   function morph(old, next) { // change only what differs, so that focus, scroll and open details stay
     if (old.isEqualNode(next)) return;
-    if (old.nodeName !== next.nodeName || old.id !== next.id || old.name !== next.name) return void old.replaceWith(next);
+    if (["nodeName", "id", "name"].some((key) => old[key] !== next[key])) return void old.replaceWith(next);
     if (old.nodeType !== Node.ELEMENT_NODE) return void (old.data = next.data);
     [...old.attributes].forEach(({ name }) => name === "open" || next.hasAttribute(name) || old.removeAttribute(name));
-    [...next.attributes].forEach(({ name, value }) => old.getAttribute(name) === value || old.setAttribute(name, value));
+    [...next.attributes].forEach(({ name, value }) => old.getAttribute(name) === value || put(old, { [name]: value }));
     const from = [...old.childNodes], to = [...next.childNodes];
     from.slice(to.length).forEach((node) => node.remove());
     to.forEach((node, i) => (from[i] ? morph(from[i], node) : old.append(node)));
@@ -281,7 +285,8 @@
     const matrix = view.circle.getScreenCTM().inverse(), theta = data.theta[state.pair];
     const place = ({ clientX, clientY }) => new DOMPoint(clientX, clientY).matrixTransform(matrix);
     const { x, y } = place(event), off = ["cx", "cy"].map((at, i) => Number(grip?.getAttribute(at)) - [x, y][i]);
-    const scale = name === "q" ? Number(view.circle.dataset.scale) : undefined, start = { value: state[name], x: event.clientX };
+    const scale = name === "q" ? Number(view.circle.dataset.scale) : undefined;
+    const start = { value: state[name], x: event.clientX };
     const step = theta - TURN * Math.round(theta / TURN); // what one position turns the arrow
     drag = { id: event.pointerId, name, scrub, place, off, scale, start, step, angle: Math.atan2(-y, x), turned: 0 };
     (grip ?? scrub).setPointerCapture(event.pointerId);
@@ -294,8 +299,8 @@
     held = true;
     drag.turned += by - TURN * Math.round(by / TURN); // goes on across full turns
     drag.angle = angle;
-    if (drag.scrub) return change(drag.name, drag.start.value + Math.round((event.clientX - drag.start.x) / 8));
-    if (drag.name !== "q") return change(drag.name, drag.start.value + (drag.step && Math.round(drag.turned / drag.step)));
+    const steps = drag.scrub ? (event.clientX - drag.start.x) / 8 : drag.step && drag.turned / drag.step;
+    if (drag.name !== "q") return change(drag.name, drag.start.value + Math.round(steps));
     const own = list(), q = own.length < data.q.length ? [...state.q] : own;
     q[data.first[state.pair]] = rounded(x + drag.off[0]);
     q[data.second[state.pair]] = rounded(-y - drag.off[1]);
@@ -332,16 +337,16 @@
       option.classList.toggle("right", checked && dataset.right === "1");
       option.classList.toggle("wrong", checked && dataset.right !== "1");
     });
-    const status = $("[data-quiz-mark]"), total = $$("[data-question]").length, right = $$("#quiz .option.right").length;
+    const status = $("[data-quiz-mark]"), total = $$("[data-question]").length;
     const text = status.dataset[$$("#quiz :checked").length === total ? "template" : "open"];
-    status.textContent = text.replace("{right}", right).replace("{total}", total);
+    status.textContent = text.replace("{right}", $$("#quiz .option.right").length).replace("{total}", total);
   }
   let card = 0, was; // the card shown, counted from 1, and what the state was when it came
-  const slowest = () => data.theta.reduce((best, theta, i, all) => (theta && Math.abs(theta) < Math.abs(all[best]) ? i : best), 0);
+  const slowest = () => $$(".pick").at(-1)?.classList.contains("lit");
   const DONE = {
     "drag-query": () => state.m !== was.m, "drag-key": () => state.n !== was.n, shift: () => state.s !== was.s,
     score: () => now.score > 0, swap: () => state.m === was.n && state.n === was.m && was.m !== was.n,
-    pair: () => state.pair !== was.pair, wavelength: () => $(`.pick.lit[data-pair="${slowest()}"]`),
+    pair: () => state.pair !== was.pair, wavelength: slowest,
     window: () => data.window > was.window, pairing: () => params.get("pairing") !== was.pairing,
   };
   function check() {
@@ -360,6 +365,7 @@
     if (opening || !card) $(card ? "#tour button" : ".tour-start")?.focus({ preventScroll: true });
     check();
   }
+  const SPACES = "input:not([type=number]), button, select, summary, a"; // where the space bar has its own meaning
   const tourAt = () => Number(location.hash.match(/^#tour=(\d{1,3})$/)?.[1] ?? 0);
 
   // ---- what buttons, keys and fields do ----
@@ -411,13 +417,13 @@
     else if (name && end !== undefined) change(name, end);
     else if (key === "?" && !target.matches("input[type=text]")) $("#keys")?.showModal();
     else if (key === "Escape" && card) tour(0);
-    else if (key === " " && card && !target.matches("input:not([type=number]), button, select, summary, a")) tour(card + 1);
+    else if (key === " " && card && !target.matches(SPACES)) tour(card + 1);
     else return;
     event.preventDefault();
   }
   function input({ target }) {
     if (target.closest("#quiz")) mark();
-    else if (!data || exported && target.matches("[data-ask]") || !target.matches("#page [name]")) return;
+    else if (!data || !target.matches("#page [name]")) return;
     else if (target.matches("[data-ask]")) demand(target);
     else if (target.value !== "" && Number.isInteger(Number(target.value))) change(target.name, Number(target.value));
   }
@@ -428,16 +434,15 @@
     if (first) params = exported ? new URLSearchParams(LOCAL.map((name) => [name, data[name]])) : read(location.search);
     base = new URLSearchParams(params);
     derive();
-    const turning = new Set([...data.first, ...data.second]);
-    view = { circle, still: data.q.map((_, i) => i).filter((i) => !turning.has(i)) };
+    const turning = new Set([...data.first, ...data.second]), rows = $$("tr[data-pair]");
+    view = {
+      circle, still: data.q.map((_, i) => i).filter((i) => !turning.has(i)),
+      readings: $$("[data-v]").map((element) => [element, element.dataset.v, element.closest("dl, tr")]),
+      cells: rows.flatMap((row) => $$("[data-c]", row).map((td) => [td, td.dataset.c, Number(row.dataset.pair), row])),
+      arrows: Object.fromEntries($$("[data-arrow]", circle).map((arrow) => [arrow.dataset.arrow, arrow])),
+      inputs: $$("#page input[name]").filter((field) => LOCAL.includes(field.name)),
+    };
     now = compute(state);
-    const known = readings(state);
-    view.readings = $$("[data-v]").map((element) => [element, element.dataset.v, element.closest("dl, tr")]);
-    view.readings = view.readings.filter(([, name]) => name in known);
-    view.cells = $$("tr[data-pair]").flatMap((row) => $$("[data-c]", row).map((td) => [td, td.dataset.c, Number(row.dataset.pair), row]));
-    view.cells = view.cells.filter(([, name]) => name in CELLS);
-    view.arrows = Object.fromEntries($$("[data-arrow]", circle).map((arrow) => [arrow.dataset.arrow, arrow]));
-    view.inputs = $$("#page input[name]").filter((field) => LOCAL.includes(field.name));
     watch.disconnect();
     away.clear();
     $$("#page :is(dl, tr)").forEach((box) => watch.observe(box));
