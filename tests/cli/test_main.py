@@ -59,7 +59,7 @@ def test_examples_of_the_help_can_be_parsed(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_help_names_and_explains_every_option(name):
     text = run(name, "--help").stdout
-    options = [one for one in command(name).params if isinstance(one, click.Option)]
+    options = [one for one in command(name).params if isinstance(one, click.Option) and not one.hidden]
     assert options
     for option in options:
         assert option.help, option.name

@@ -51,12 +51,7 @@ class Tab:
         return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
     def centre(self) -> tuple[float, float]:
-        return tuple(
-            self.page.evaluate(
-                "() => { const p = new DOMPoint(0, 0).matrixTransform(document.querySelector('#circle').getScreenCTM());"
-                " return [p.x, p.y]; }"
-            )
-        )
+        return tuple(self.page.evaluate(_CENTRE))
 
     def turn(self, arrow: str, radians: float, steps: int = 24) -> None:
         """Drag an arrow round the centre."""
@@ -287,7 +282,7 @@ def test_links_keep_what_was_changed_in_the_page(open_tab: Callable[..., Tab]) -
     tab.turn("query", 2.0)
     tab.page.locator("a[hreflang=vi]").click()
     assert (tab.query(), tab.value("m")) == ("d=128&m=9", "9")
-    tab.page.get_by_role("link", name="Hiện tất cả").or_(tab.page.locator('.left-out a[href*="rows=all"]')).first.click()
+    tab.page.locator('.left-out a[href*="rows=all"]').first.click()
     tab.page.wait_for_function("() => document.querySelectorAll('#c tbody tr').length === 64")
     assert tab.query() == "d=128&m=9&rows=all"
 
@@ -405,27 +400,29 @@ def test_an_exported_file_lives_without_a_server(open_tab: Callable[..., Tab], t
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_numbers_and_their_text_are_the_servers(open_tab: Callable[..., Tab], server: str, lang: str) -> None:
-    """50 random states over the languages: the numbers of .json to 1e-12, and the text of the server's page."""
+    """18 random states in each language: the numbers of .json to 1e-12, and the text of the server's page."""
     tab = open_tab(f"/{lang}/")
     chance = random.Random(lang)
-    for number in range({"en": 17, "vi": 17, "zh": 16}[lang]):
+    for _ in range(6):
         described = _random_description(chance)
         tab.open(f"/{lang}/?{described.query()}")
         pairs = int(tab.page.locator("[name=pair]").get_attribute("max"))
-        local = {
-            "pair": chance.randint(0, pairs),
-            "m": chance.randint(-(10 ** (number % 7)), 10 ** (number % 7)),
-            "n": chance.randint(-3000, 3000),
-            "s": chance.choice((-1000, -1, 0, 1, 4096)),
-        }
-        for name, value in local.items():
-            tab.page.locator(f"[name={name}]").fill(str(value))
-        query = described.change(**local).query()  # the address ends as the server would write it
-        tab.page.wait_for_function("query => location.search.slice(1) === query", arg=query)
-        shown = tab.page.evaluate(_RAW)
-        with urlopen(f"{server}/{lang}/.json?{query}") as answer:
-            _compare(shown, json.load(answer), query)
-        assert tab.page.evaluate(_TEXT_DIFFERENCES) == [], query
+        for power in (1, 3, 6):
+            local = {
+                "pair": chance.randint(0, pairs),
+                "m": chance.randint(-(10**power), 10**power),
+                "n": chance.randint(-3000, 3000),
+                "s": chance.choice((-1000, -1, 0, 1, 4096)),
+            }
+            for name, value in local.items():
+                tab.page.locator(f"[name={name}]").fill(str(value))
+            tab.page.locator("[name=m]").press("Enter")
+            query = described.change(**local).query()  # the address ends as the server would write it
+            tab.page.wait_for_function("query => location.search.slice(1) === query", arg=query)
+            tab.page.wait_for_function(_SHOWN, arg=str(local["m"]))
+            with urlopen(f"{server}/{lang}/.json?{query}") as answer:
+                _compare(tab.page.evaluate(_RAW), json.load(answer), query)
+            assert tab.page.evaluate(_TEXT_DIFFERENCES) == [], query
         tab.requests.clear()
 
 
@@ -443,11 +440,16 @@ def _random_description(chance: random.Random) -> State:
     return State.parse(f"{described}&{shown}")[0]
 
 
-_RAW = """() => ({
-  readings: Object.fromEntries([...document.querySelectorAll('[data-v][data-raw]')].map(e => [e.dataset.v, e.dataset.raw])),
-  cells: [...document.querySelectorAll('[data-c][data-raw]')].map(
-    e => [e.dataset.c, Number(e.closest('tr').dataset.pair), e.dataset.raw.split(',').map(Number)]),
-})"""
+_SHOWN = "m => document.querySelector('[data-v=\"b.m\"]').dataset.raw === m"
+_CENTRE = """() => {
+  const point = new DOMPoint(0, 0).matrixTransform(document.querySelector('#circle').getScreenCTM());
+  return [point.x, point.y];
+}"""
+_RAW = """() => {
+  const all = name => [...document.querySelectorAll(`[data-${name}][data-raw]`)];
+  const cell = e => [e.dataset.c, Number(e.closest('tr').dataset.pair), e.dataset.raw.split(',').map(Number)];
+  return { readings: Object.fromEntries(all('v').map(e => [e.dataset.v, e.dataset.raw])), cells: all('c').map(cell) };
+}"""
 # every reading and cell of the page against the server's page for the same address; float noise may differ
 _TEXT_DIFFERENCES = """async () => {
   const page = new DOMParser().parseFromString(await (await fetch(location.href)).text(), 'text/html');
@@ -504,4 +506,5 @@ def _compare(shown: dict[str, Any], data: dict[str, Any], query: str) -> None:
     assert len(shown["cells"]) >= 9
     for name, i, values in shown["cells"]:
         right = columns[name](i)
-        assert values == pytest.approx(right if isinstance(right, list) else [right], rel=0, abs=1e-12), (name, i, query)
+        near = pytest.approx(right if isinstance(right, list) else [right], rel=0, abs=1e-12)
+        assert values == near, (name, i, query)

@@ -26,9 +26,7 @@ Examples:
 )
 @click.argument("target", required=False)
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N", help="Port; 0 takes a free one.")
-@click.option(
-    "--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on; loopback by default."
-)
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on; loopback by default.")
 @click.option("--open/--no-open", "browser", default=False, help="Open the page in a browser.")
 @click.option("--lang", type=click.Choice(LANGUAGES), help="Language; else the browser's.")
 @click.option("--get", "path", metavar="PATH", help="Print one page, or its .json, without a server.")

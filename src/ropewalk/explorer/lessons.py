@@ -50,7 +50,9 @@ def title(lang: str, name: str) -> str:
 def fragment(lang: str, name: str) -> Markup:
     """Give a piece of text for the simulator page, without live pieces."""
     text = _renderer(lang).render(source(lang, name))
-    return Markup(text.replace("<h2>", "<h3>").replace("</h2>", "</h3>").replace("<h1>", "<h2>").replace("</h1>", "</h2>"))
+    return Markup(
+        text.replace("<h2>", "<h3>").replace("</h2>", "</h3>").replace("<h1>", "<h2>").replace("</h1>", "</h2>")
+    )
 
 
 def page(lang: str, name: str, _: Speech, query: str = "") -> Markup:

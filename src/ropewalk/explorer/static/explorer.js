@@ -456,7 +456,7 @@
   on("click", click);
   on("keydown", press);
   on("input", input);
-  on("submit", (event) => event.target.id === "page" && event.preventDefault());
+  on("submit", (event) => event.target.id === "page" && (event.preventDefault(), settle()));
   on("pointerdown", grab);
   on("mousedown", (event) => drag && event.preventDefault()); // no text is selected by a drag
   on("pointermove", move);
