@@ -266,7 +266,8 @@ def test_a_factor_on_cos_and_sin_enters_a_score_squared():
     reading = score_table(rope, DEFAULT_QUERY, DEFAULT_KEY, 7, 2, shift=100)
     assert reading.total == pytest.approx(reading.score, abs=1e-14)
     assert reading.query_length[1] == pytest.approx(1.5 * reading.query_length[0])
-    assert abs(reading.score) <= reading.bound * 1.5**2
+    assert abs(reading.score) <= reading.bound
+    assert reading.bound == pytest.approx(1.5**2 * reading.query_length[0] * reading.key_length[0])
 
 
 def test_degrees_wrap_from_0_to_360():

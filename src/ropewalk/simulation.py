@@ -115,8 +115,8 @@ class ScoreReading:
 
     @property
     def bound(self) -> float:
-        """|q||k|: the score lies between its negative and itself (with a factor on cos and sin, times its square)."""
-        return self.query_length[0] * self.key_length[0]
+        """|q||k| after turning, which has any factor on cos and sin in it: the score lies within plus and minus it."""
+        return self.query_length[1] * self.key_length[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Every page in a real browser: the lesson's numbers as a reader sees them, no barrier, nothing wider than the screen."""
+"""Every page in a real browser: the lesson's numbers as a reader sees them, no barrier, nothing too wide."""
 
 from collections.abc import Iterator
 from typing import Any

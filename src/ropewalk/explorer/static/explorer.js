@@ -63,7 +63,7 @@
   // ---- what is shown: numbers with their digits; without digits it is float noise ----
   const CELLS = { angle: 4, in: 3, out: 3, degrees: 3, distance: 6, straight: 4, cross: 4, contribution: 6 };
   function readings({ pair, m, n, s }) {
-    const row = now.query[pair], key = now.key[pair], theta = data.theta[pair], bound = now.q[0] * now.k[0];
+    const row = now.query[pair], key = now.key[pair], theta = data.theta[pair], bound = now.q[1] * now.k[1];
     const [a, b] = row.out, [c, d] = key.out, between = Math.atan2(Math.abs(a * d - b * c), a * c + b * d) * DEGREES;
     return {
       "live.angle": [row.angle, 3], "live.degrees": [(row.angle % TURN) * DEGREES, 2], "live.score": [now.score, 6],
