@@ -366,6 +366,11 @@ def test_copying_takes_the_snippet_in_step(open_tab: Callable[..., Tab], server:
     tab.page.locator('[data-copy="CLI"]').click()
     tab.page.wait_for_function("() => navigator.clipboard.readText().then(text => text !== '')")
     assert "/en/?m=8" in tab.page.evaluate("() => navigator.clipboard.readText()")
+    assert tab.page.locator('[data-snippet="link"]').text_content() == "/en/?m=8\n"
+    tab.page.locator('[data-snippet="link"]').locator("xpath=ancestor::details").locator("summary").click()
+    tab.page.locator('[data-copy="link"]').click()
+    tab.page.wait_for_function("() => navigator.clipboard.readText().then(text => text.startsWith('http'))")
+    assert tab.page.evaluate("() => navigator.clipboard.readText()") == f"{server}/en/?m=8"
 
 
 def test_without_javascript_the_page_has_figures_tables_and_a_form(open_tab: Callable[..., Tab]) -> None:

@@ -238,7 +238,7 @@ def _engineers(seen: Document, _: Speech, start: Model | None) -> dict[str, Any]
         "precision": analysis.precision(seen.rope, length),
         "worst_in_half": analysis.worst_in_half(seen.rope, length),
         "comparison": None if seen.b is None else analysis.comparison(seen),
-        "snippets": snippets.all_of(seen),
+        "snippets": snippets.all_of(seen, _.lang),
         "presets": [(name, preset_thumbnail(name)) for name in PRESETS_SHOWN],
         "all_presets": preset_names(),
         "start": None if start is None else start.target,

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from .data import Document
 
 
-def all_of(seen: "Document") -> dict[str, str]:
-    """Give every form by its name; each one says the same rope as the page."""
+def all_of(seen: "Document", lang: str = "en") -> dict[str, str]:
+    """Give every form by its name; each one says the same rope as the page, in a language of the explorer."""
     forms = {"Python": python(seen.rope)}
     settings = transformers(seen.rope)
     if settings is not None:
         forms["transformers"] = settings
-    forms["CLI"] = command(seen)
+    query = seen.state.query()
+    forms["link"] = f"/{lang}/{'?' + query if query else ''}\n"
+    forms["CLI"] = f'ropewalk explore --get "{forms["link"].rstrip()}"\n'
     return forms
 
 
@@ -55,9 +57,3 @@ def transformers(rope: Rope) -> str | None:
     if again is None or again.replace(max_position_embeddings=rope.max_position_embeddings) != rope:
         return None
     return json.dumps(settings, indent=2) + "\n"
-
-
-def command(seen: "Document") -> str:
-    """Give the command that opens this page."""
-    query = seen.state.query()
-    return f'ropewalk explore --get "/en/{"?" + query if query else ""}"\n'

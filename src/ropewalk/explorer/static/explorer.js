@@ -200,9 +200,10 @@
     if (!kept) return;
     write();
     frame ||= requestAnimationFrame(render);
-    const query = canonical(params), command = $('[data-snippet="CLI"]'), moved = params.get("q") !== base.get("q");
+    const query = canonical(params), moved = params.get("q") !== base.get("q");
     $$(".languages a, .top a[aria-current=page]").forEach((link) => exported || (link.search = query));
-    if (command) command.textContent = command.textContent.replace(/(\/\w\w\/)[^"]*/, (_, path) => path + query);
+    $$('[data-snippet="CLI"], [data-snippet="link"]').forEach((code) =>
+      (code.textContent = code.textContent.replace(/(\/\w\w\/)[^"\n]*/, (_, path) => path + query)));
     const stale = $("details[data-fresh][open], table.compare") || (moved && $("svg.curve"));
     if (stale) ask({}, false); // numbers that only the server makes
   }
@@ -378,7 +379,7 @@
   async function copy(button) {
     const code = $(`[data-snippet="${button.dataset.copy}"]`), label = button.textContent;
     try {
-      await navigator.clipboard.writeText(code.textContent);
+      await navigator.clipboard.writeText(button.dataset.copy === "link" ? location.href : code.textContent);
       button.textContent = data.words.copied;
       setTimeout(() => (button.textContent = label), 1500);
     } catch {
