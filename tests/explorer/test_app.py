@@ -56,7 +56,7 @@ class Answer:
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize("path", ["", *(f"learn/{name}" for name in ("", *lessons.COURSE))])
+@pytest.mark.parametrize("path", ["", "models", *(f"learn/{name}" for name in ("", *lessons.COURSE))])
 def test_every_page_answers_in_every_language(path, lang):
     seen = Answer(f"/{lang}/{path}")
     assert seen.status == 200
@@ -228,7 +228,7 @@ def test_only_reading_is_allowed(method):
 
 
 def test_head_answers_like_get():
-    for path in ("/en/", "/en/.json", "/static/explorer.css", "/vi/learn/order"):
+    for path in ("/en/", "/en/.json", "/static/explorer.css", "/vi/models", "/vi/learn/order"):
         asked, head = Answer(path), Answer(path, method="HEAD")
         assert (head.status, head.headers["content-length"]) == (200, asked.headers["content-length"])
 

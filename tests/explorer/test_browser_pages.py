@@ -137,7 +137,7 @@ def test_base_1_is_allowed_and_named(tab: Any, server: str) -> None:
 
 
 def paths() -> list[str]:
-    return [*SIMULATORS, *(f"learn/{'' if name == 'learn' else name}" for name in lessons.NAMES)]
+    return [*SIMULATORS, "models", *(f"learn/{'' if name == 'learn' else name}" for name in lessons.NAMES)]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -3,13 +3,15 @@
 The road: expected values are typed in as lesson-and-simulator.md prints them.
 """
 
+import re
 from html.parser import HTMLParser
 from urllib.parse import parse_qsl, urlencode
 
 import pytest
 
-from ropewalk import preset_names
+from ropewalk import preset_names, read
 from ropewalk.explorer import lessons, pages
+from ropewalk.explorer.app import get
 from ropewalk.explorer.i18n import LANGUAGES
 from ropewalk.explorer.state import HIDEABLE, State
 
@@ -350,3 +352,17 @@ def test_pages_load_nothing_from_elsewhere():
 
 def test_the_default_page_is_small():
     assert len(pages.simulator(State(), (), "en").encode()) <= 60 * 1024
+
+
+def test_every_preset_has_a_picture_that_leads_to_it_with_the_state_kept():
+    status, text = get("/en/models?m=9&model=chatglm-6b&pair=3&evil=<b>")
+    assert status == 200 and "<b>" not in text
+    links = re.findall(r'<li><a href="([^"]+)"><svg class="thumb".*?</svg><span>([^<]+)</span>', text)
+    assert [name for _, name in links] == list(preset_names())
+    assert [link for link, _ in links] == [f"/en/?model={name}&amp;m=9" for name in preset_names()]
+
+
+def test_the_model_named_at_the_start_is_one_link_away():
+    named = read("llama-3.1-8b")
+    assert '<a href="?model=start&amp;m=3">Model: preset llama-3.1-8b</a>' in get("/en/?m=3", named)[1]
+    assert 'href="?model=start' not in get("/en/?m=3")[1]

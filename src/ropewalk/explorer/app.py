@@ -63,6 +63,10 @@ def make_app(start: Model | None = None, *, hosts: frozenset[str] = LOOPBACK) ->
             raise HTTPException(404)
         return _html(text)
 
+    async def models(request: Request) -> Response:
+        state, _ = State.parse(_query(request))
+        return _html(pages.models(_lang(request), state))
+
     async def static(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in STATIC:
@@ -80,6 +84,7 @@ def make_app(start: Model | None = None, *, hosts: frozenset[str] = LOOPBACK) ->
         routes += [
             Route(f"/{lang}/", simulator),
             Route(f"/{lang}/.json", data),
+            Route(f"/{lang}/models", models),
             Route(f"/{lang}/learn/", learn),
             Route(f"/{lang}/learn/{{name}}", learn),
         ]

@@ -112,6 +112,14 @@ def lesson(name: str, lang: str, state: State, query: str = "") -> str | None:
     return environment().get_template("lesson.html").render(context)
 
 
+def models(lang: str, state: State) -> str:
+    """Give the page of all presets as pictures; each links to the simulator, with the rest of the state kept."""
+    names = preset_names()
+    context = {**_frame(Speech(lang), state, "models"), "presets": [(name, preset_thumbnail(name)) for name in names]}
+    context["strokes"] = figures.THUMB_STROKES
+    return environment().get_template("models.html").render(context)
+
+
 def problem(status: int, lang: str) -> str:
     """Give the page for a request that cannot be served."""
     _ = Speech(lang)

@@ -201,7 +201,7 @@
     write();
     frame ||= requestAnimationFrame(render);
     const query = canonical(params), moved = params.get("q") !== base.get("q");
-    $$(".languages a, .top a[aria-current=page]").forEach((link) => exported || (link.search = query));
+    $$(".languages a, .top a[aria-current=page], [data-keep]").forEach((link) => exported || (link.search = query));
     $$('[data-snippet="CLI"], [data-snippet="link"]').forEach((code) =>
       (code.textContent = code.textContent.replace(/(\/\w\w\/)[^"\n]*/, (_, path) => path + query)));
     const stale = $("details[data-fresh][open], table.compare") || (moved && $("svg.curve"));
