@@ -2,7 +2,7 @@
 
 import json
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -248,9 +248,17 @@ def _engineers(seen: Document, _: Speech, start: Model | None) -> dict[str, Any]
         "comparison": None if seen.b is None else analysis.comparison(seen),
         "snippets": snippets.all_of(seen, _.lang),
         "presets": [(name, preset_thumbnail(name)) for name in PRESETS_SHOWN],
-        "all_presets": preset_names(),
+        "total": len(preset_names()),
+        "options": _options(seen.state.a.model, seen.state.b.model if seen.state.b else ""),
         "start": None if start is None else start.target,
     }
+
+
+@lru_cache(maxsize=256)
+def _options(shown: str, other: str) -> Markup:
+    """Give the presets that the model shown can be compared with, the other one selected."""
+    options = [(name, " selected" if name == other else "") for name in preset_names() if name != shown]
+    return Markup("").join(Markup("<option{}>{}</option>").format(chosen, name) for name, chosen in options)
 
 
 @cache
