@@ -3,6 +3,7 @@
 The road: expected values are typed in as lesson-and-simulator.md prints them.
 """
 
+import json
 import re
 from html.parser import HTMLParser
 from urllib.parse import parse_qsl, urlencode
@@ -355,8 +356,9 @@ def test_the_default_page_is_small():
 
 
 def test_every_preset_has_a_picture_that_leads_to_it_with_the_state_kept():
-    status, text = get("/en/models?m=9&model=chatglm-6b&pair=3&evil=<b>")
+    status, text = get("/en/models?m=9&model=chatglm-6b&pair=3&evil=<b>&n=far")
     assert status == 200 and "<b>" not in text
+    assert text.count('role="alert"') == 2  # the unknown parameter, and the position that is no number
     links = re.findall(r'<li><a href="([^"]+)"><svg class="thumb".*?</svg><span>([^<]+)</span>', text)
     assert [name for _, name in links] == list(preset_names())
     assert [link for link, _ in links] == [f"/en/?model={name}&amp;m=9" for name in preset_names()]
@@ -366,3 +368,15 @@ def test_the_model_named_at_the_start_is_one_link_away():
     named = read("llama-3.1-8b")
     assert '<a href="?model=start&amp;m=3">Model: preset llama-3.1-8b</a>' in get("/en/?m=3", named)[1]
     assert 'href="?model=start' not in get("/en/?m=3")[1]
+
+
+def test_the_page_gives_its_script_every_default_in_canonical_order():
+    found = re.search(r'id="data"[^>]*>(.+?)</script>', get("/en/?m=9&d=64")[1])
+    assert found is not None
+    assert list(json.loads(found[1])["defaults"].items()) == [
+        *(("model", ""), ("part", ""), ("layer", "0"), ("d", "8"), ("base", "10000"), ("pairing", "interleaved")),
+        *(("scaling", "default"), ("factor", "4"), ("original", "4096"), ("length", "0"), ("beta_fast", "32")),
+        *(("beta_slow", "1"), ("truncate", "1"), ("low", "1"), ("high", "4"), ("fraction", "0.5"), ("pair", "0")),
+        *(("m", "7"), ("n", "2"), ("s", "100"), ("window", "2048"), ("q", "1,0,0.5,0.5,1,-1,0.25,0")),
+        *(("k", "0,1,1,0,0.5,0.5,0,0.25"), ("rows", "some"), ("embed", "0"), ("hide", "")),
+    ]

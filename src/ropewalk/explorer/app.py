@@ -64,8 +64,8 @@ def make_app(start: Model | None = None, *, hosts: frozenset[str] = LOOPBACK) ->
         return _html(text)
 
     async def models(request: Request) -> Response:
-        state, _ = State.parse(_query(request))
-        return _html(pages.models(_lang(request), state))
+        state, messages = State.parse(_query(request))
+        return _html(pages.models(_lang(request), state, messages))
 
     async def static(request: Request) -> Response:
         name = request.path_params["name"]

@@ -1,6 +1,5 @@
 """A State's data: every number that the page shows, as one JSON document."""
 
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -268,8 +267,3 @@ def _turn(row: Any) -> dict[str, Any]:
         "radius": [row.radius_before, row.radius_after],
         "deviation": row.radius_deviation,
     }
-
-
-def finite(value: float | None) -> bool:
-    """Say whether there is a number to show."""
-    return value is not None and math.isfinite(value)

@@ -14,7 +14,7 @@ from ..models.targets import preset_names
 from . import analysis, figures, lessons, snippets
 from .data import Document, describe, document, gate
 from .i18n import LANGUAGES, N_, Speech
-from .state import SCALINGS, Message, Side, State, number_text
+from .state import DEFAULT_TEXTS, SCALINGS, Message, Side, State, number_text
 
 FIRST_ROWS = 12
 GATE_LABELS = (
@@ -112,11 +112,15 @@ def lesson(name: str, lang: str, state: State, query: str = "") -> str | None:
     return environment().get_template("lesson.html").render(context)
 
 
-def models(lang: str, state: State) -> str:
+def models(lang: str, state: State, messages: tuple[Message, ...] = ()) -> str:
     """Give the page of all presets as pictures; each links to the simulator, with the rest of the state kept."""
-    names = preset_names()
-    context = {**_frame(Speech(lang), state, "models"), "presets": [(name, preset_thumbnail(name)) for name in names]}
-    context["strokes"] = figures.THUMB_STROKES
+    _ = Speech(lang)
+    context = {
+        **_frame(_, state, "models"),
+        "messages": [message_words(message, _) for message in messages],
+        "presets": [(name, preset_thumbnail(name)) for name in preset_names()],
+        "strokes": figures.THUMB_STROKES,
+    }
     return environment().get_template("models.html").render(context)
 
 
@@ -215,6 +219,7 @@ def _page_data(seen: Document, _: Speech) -> dict[str, Any]:
     """Give what JavaScript needs to move the figure without asking the server."""
     pairs = seen.rope.pairs(seen.a.length)
     return {
+        "defaults": DEFAULT_TEXTS,
         "theta": pairs.inv_freq.tolist(),
         "first": pairs.first.tolist(),
         "second": pairs.second.tolist(),

@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from ..errors import RopewalkError
 from ..models.targets import preset_names
 from ..simulation import DEFAULT_KEY, DEFAULT_QUERY
 
@@ -341,9 +340,7 @@ def _cycled(numbers: Iterable[float], width: int) -> tuple[float, ...]:
     return tuple(given[i % len(given)] for i in range(width))
 
 
-def refuse(messages: tuple[Message, ...]) -> RopewalkError:
-    """Give the error for a URL whose messages cannot be shown on a page."""
-    first = messages[0]
-    return RopewalkError(
-        f"the address's parameter {first.parameter!r} cannot be taken: {first.given!r} ({first.kind})."
-    )
+# every parameter's default as text, in the canonical order of addresses
+DEFAULT_TEXTS: Mapping[str, str] = {
+    name: _text(getattr(part, name)) for names, part in ((_SIDE, _DEFAULT.a), (_WHOLE, _DEFAULT)) for name in names
+}

@@ -1,13 +1,6 @@
 // The page that turns: this moves what the server drew. One formula lives here (turn by m·θ); the rest is asked for.
 (() => {
   "use strict";
-  // the parameters of the address in their canonical order, with their defaults (state.py)
-  const DEFAULTS = {
-    model: "", part: "", layer: "0", d: "8", base: "10000", pairing: "interleaved", scaling: "default", factor: "4",
-    original: "4096", length: "0", beta_fast: "32", beta_slow: "1", truncate: "1", low: "1", high: "4", fraction: "0.5",
-    pair: "0", m: "7", n: "2", s: "100", window: "2048", q: "1,0,0.5,0.5,1,-1,0.25,0", k: "0,1,1,0,0.5,0.5,0,0.25",
-    rows: "some", embed: "0", hide: "",
-  };
   const LOCAL = ["pair", "m", "n", "s", "q"]; // answered here; the other parameters are the server's to answer
   const LIMIT = 1e9, TURN = 2 * Math.PI, DEGREES = 180 / Math.PI;
   const exported = location.protocol === "file:" || "exported" in document.body.dataset;
@@ -15,7 +8,7 @@
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
   const put = (element, values) => Object.entries(values).forEach(([name, value]) => element.setAttribute(name, value));
   const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
-  let data, params, base; // θ, vectors and words from the block #data; the address; the address that the server drew
+  let data, params, base; // θ, vectors, words and defaults from the block #data; the address; the address that the server drew
   let state, now, view, frame; // what the address says; its numbers; the elements that show them; a frame asked for
 
   // ---- numbers as text, as pages.py writes them ----
@@ -155,8 +148,8 @@
   // ---- the address is the state ----
   const read = (query) => new URLSearchParams(Object.fromEntries(new URLSearchParams(query))); // of two, the last one
   function canonical(from, without = []) {
-    const names = Object.keys(DEFAULTS), given = (name) => from.get(name) ?? DEFAULTS[name];
-    const own = names.filter((name) => !without.includes(name) && given(name) !== DEFAULTS[name]);
+    const names = Object.keys(data.defaults), given = (name) => from.get(name) ?? data.defaults[name];
+    const own = names.filter((name) => !without.includes(name) && given(name) !== data.defaults[name]);
     const other = names.map((name) => `b.${name}`).filter((name) => from.has(name));
     if (from.get("b.model") === given("model")) other.shift(); // compared with itself: with nothing, or changed
     const written = [...own, ...other].map((name) => `${name}=${encodeURIComponent(from.get(name))}`).join("&");
@@ -164,12 +157,12 @@
   }
   const address = () => location.pathname + canonical(params) + location.hash;
   function list() { // the reader's own query numbers, as many as there are
-    const given = numbers(params.get("q") ?? DEFAULTS.q);
-    return given.length && given.every((x) => Math.abs(x) <= 1e6) ? given : numbers(DEFAULTS.q);
+    const given = numbers(params.get("q") ?? data.defaults.q);
+    return given.length && given.every((x) => Math.abs(x) <= 1e6) ? given : numbers(data.defaults.q);
   }
   function derive() { // params to state, as State does it
     const fine = (text) => /^\s*[+-]?\d+\s*$/.test(text) && Math.abs(text) <= LIMIT;
-    const whole = (name) => Number(fine(params.get(name)) ? params.get(name) : DEFAULTS[name]);
+    const whole = (name) => Number(fine(params.get(name)) ? params.get(name) : data.defaults[name]);
     const given = list(), q = data.q.map((_, i) => given[i % given.length]);
     state = { pair: Math.min(whole("pair"), data.theta.length - 1), m: whole("m"), n: whole("n"), s: whole("s"), q };
   }
@@ -210,7 +203,7 @@
   function follow(href) { // a link as the server wrote it, with what was changed here since
     const next = read(href), same = (name) => next.get(name) === base.get(name);
     const kept = LOCAL.filter((name) => same(name) && (name !== "pair" || same("model")));
-    kept.forEach((name) => next.set(name, params.get(name) ?? DEFAULTS[name]));
+    kept.forEach((name) => next.set(name, params.get(name) ?? data.defaults[name]));
     go(next, true);
   }
   function go(next, push) { // to another address: by the formula where that suffices, else by the server
