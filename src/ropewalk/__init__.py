@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from .models.targets import read as read
     from .pairs import Pairs as Pairs
     from .rope import Rope as Rope
-    from .turning.naive import rotate as rotate
+    from .turning.dispatch import rotate as rotate
+    from .turning.dispatch import rotate_qk as rotate_qk
     from .turning.naive import score as score
     from .turning.naive import score_from_distance as score_from_distance
     from .turning.naive import tables as tables
@@ -45,7 +46,8 @@ _HOMES = {
     "inspect": "inspection",
     "preset_names": "models.targets",
     "read": "models.targets",
-    "rotate": "turning.naive",
+    "rotate": "turning.dispatch",
+    "rotate_qk": "turning.dispatch",
     "score": "turning.naive",
     "score_from_distance": "turning.naive",
     "tables": "turning.naive",
@@ -68,6 +70,7 @@ __all__ = [
     "preset_names",
     "read",
     "rotate",
+    "rotate_qk",
     "score",
     "score_from_distance",
     "tables",

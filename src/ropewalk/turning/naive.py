@@ -1,17 +1,13 @@
 """The truth: NumPy float64, written to be read, that every faster path is tested against."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import MAX_POSITION, shown, whole
+from .._checks import shown
 from ..errors import RopewalkError
 from ..pairs import Pairs
 from ..rope import Rope
-
-Length = int | Sequence[int] | NDArray[np.int64] | None
+from ._inputs import Length, check_position_values, lengths_of, numbers
 
 
 def tables(
@@ -36,7 +32,7 @@ def tables(
     >>> cos.shape, round(float(cos[1, 1]), 9)
     ((2, 2), 0.540302306)
     """
-    ids, lengths = _positions(rope, position_ids), _lengths(rope, length)
+    ids, lengths = _positions(rope, position_ids), lengths_of(rope, length)
     if not isinstance(lengths, list):
         return _cos_sin(rope.pairs(lengths), ids)
     by_row = _by_row(ids, len(lengths))
@@ -69,7 +65,7 @@ def rotate(
     >>> rotate([[[1.0, 0.0]]], [np.pi / 2], rope).round(12).tolist()
     [[[0.0, 1.0]]]
     """
-    x = _numbers("x", x).astype(np.float64, copy=False)
+    x = numbers("x", x).astype(np.float64, copy=False)
     if x.ndim < 3 or x.shape[-1] != rope.head_dim:
         raise RopewalkError(f"x must be [..., seq, heads, head_dim={rope.head_dim}], got shape {list(x.shape)}.")
     ids = _positions(rope, position_ids)
@@ -80,7 +76,7 @@ def rotate(
             f"{f' or [batch={x.shape[-4]}, seq={x.shape[-3]}]' if x.ndim > 3 else ''}, with a leading axis for a rope "
             "with several axes."
         )
-    lengths = _lengths(rope, length)
+    lengths = lengths_of(rope, length)
     if not isinstance(lengths, list):
         return _turned(x, rope.pairs(lengths), ids, inverse)
     if x.ndim < 4 or x.shape[-4] != len(lengths):
@@ -148,7 +144,7 @@ def score_from_distance(
     -0.709554095
     """
     q, k = _vector(q, rope), _vector(k, rope)
-    ids, one_length = _positions(rope, _one_position(distance, rope)), _lengths(rope, length)
+    ids, one_length = _positions(rope, _one_position(distance, rope)), lengths_of(rope, length)
     if isinstance(one_length, list):
         raise RopewalkError(f"length must be one whole number here, got {shown(length)}.")
     pairs = rope.pairs(one_length)
@@ -164,16 +160,9 @@ def score_from_distance(
 
 def _positions(rope: Rope, position_ids: ArrayLike) -> NDArray[np.float64]:
     """Give positions as [A, ..., S] float64."""
-    ids = _numbers("position_ids", position_ids)
-    if ids.dtype.kind in "iu" and ids.size and (ids.max() > MAX_POSITION or ids.min() < -MAX_POSITION):
-        raise RopewalkError(
-            f"integer position_ids must lie within ±2^53 = {MAX_POSITION}, beyond which float64 skips integers, got "
-            f"{ids.min()} to {ids.max()}."
-        )
-    with np.errstate(over="ignore"):
-        ids = ids.astype(np.float64)
-    if not np.isfinite(ids).all():
-        raise RopewalkError(f"position_ids must be finite, got {shown(ids[~np.isfinite(ids)][0].item())}.")
+    ids = numbers("position_ids", position_ids)
+    check_position_values(ids)
+    ids = ids.astype(np.float64)
     axes = rope.axes.num_axes
     if axes == 1 and 1 <= ids.ndim <= 2:
         return ids[None]
@@ -183,37 +172,6 @@ def _positions(rope: Rope, position_ids: ArrayLike) -> NDArray[np.float64]:
         return np.broadcast_to(ids, (axes, *ids.shape))  # text tokens: one position on every axis
     expected = "[seq] or [batch, seq]" if axes == 1 else f"[axes={axes}, batch, seq]"
     raise RopewalkError(f"position_ids must be {expected} for this rope, got shape {list(ids.shape)}.")
-
-
-def _numbers(what: str, values: ArrayLike) -> NDArray[Any]:
-    """Give values as an array of real numbers; text, booleans, complex numbers and ragged lists are refused."""
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise RopewalkError(
-            f"{what} must be an array of integers or floats, got {shown(values)}. Make it rectangular; a torch tensor "
-            "must be detached, on the CPU and not bfloat16."
-        ) from error
-    if array.dtype.kind not in "iuf" and "float" not in array.dtype.name:  # bfloat16 is of kind V
-        raise RopewalkError(f"{what} must be an array of integers or floats, got {shown(values)}.")
-    return array
-
-
-def _lengths(rope: Rope, length: Length) -> int | list[int] | None:
-    """Check length: None, one whole number, or a list of one for each row."""
-    if length is None:
-        if rope.length_dependent:
-            raise RopewalkError(
-                f"{rope.scaling.rope_type} scaling depends on the length of the sequence: pass length=, the number of "
-                "tokens (one int, or one a row)."
-            )
-        return None
-    given = _numbers("length", length)
-    if given.ndim > 1 or given.size == 0:
-        raise RopewalkError(f"length must be one whole number or a list of one a row, got {shown(length)}.")
-    if given.ndim == 0:
-        return whole("length", given.item())
-    return [whole("length", entry) for entry in given.tolist()]
 
 
 def _by_row(ids: NDArray[np.float64], count: int) -> NDArray[np.float64]:
@@ -266,7 +224,7 @@ def _turned(x: NDArray[np.float64], pairs: Pairs, ids: NDArray[np.float64], inve
 
 
 def _vector(values: ArrayLike, rope: Rope) -> NDArray[np.float64]:
-    vector = _numbers("a vector", values).astype(np.float64)
+    vector = numbers("a vector", values).astype(np.float64)
     if vector.shape != (rope.head_dim,):
         raise RopewalkError(f"a vector must have head_dim={rope.head_dim} numbers, got shape {list(vector.shape)}.")
     return vector
@@ -274,7 +232,7 @@ def _vector(values: ArrayLike, rope: Rope) -> NDArray[np.float64]:
 
 def _one_position(position: ArrayLike, rope: Rope) -> NDArray[np.float64]:
     """Give one token's position as [1, 1], or [A, 1, 1] for a rope with several axes."""
-    value = _numbers("a position", position)
+    value = numbers("a position", position)
     axes = rope.axes.num_axes
     if value.ndim == 0 and (axes == 1 or rope.axes.kind == "sections"):
         return value.reshape(1, 1)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,3 +114,43 @@ def cos_sin(pairs: Pairs, position_ids: Float64) -> tuple[Float64, Float64]:
     """
     angle = angles(position_ids, column_axes(pairs), speeds(pairs))
     return np.cos(angle), np.sin(angle)
+
+
+class Coefficients(NamedTuple):
+    """What turns the two channels (a, b) of each pair: (a·c0 - b·s0, b·c1 + a·s1); arrays of any library."""
+
+    c0: Any
+    s0: Any
+    c1: Any
+    s1: Any
+
+
+def coefficients(cos: Any, sin: Any, pairs: Pairs, *, transpose: bool = False, inverse: bool = False) -> Coefficients:
+    """Give the coefficients of M = g·R from cos and sin [..., C], of its inverse, or of either's transpose.
+
+    Only slices, products and sums are used, so that NumPy, torch and JAX share it. Where a map that is no rotation has
+    no inverse, what comes out is not finite.
+    """
+    p, g = len(pairs), pairs.cos_sin_factor
+    if pairs.is_rotation:
+        scale = 1 / g if inverse else g
+        c, s = (cos, sin) if scale == 1 else (cos * scale, sin * scale)
+        if transpose != inverse:
+            s = -s
+        return Coefficients(c, s, c, s)
+    cos_a, cos_b, sin_a, sin_b = cos[..., :p], cos[..., p:], sin[..., :p], sin[..., p:]
+    if inverse:
+        scale = 1 / (g * (cos_a * cos_b + sin_a * sin_b))  # the map's determinant is g² times the bracket
+        c0, s0, c1, s1 = scale * cos_b, -scale * sin_a, scale * cos_a, -scale * sin_b
+    else:
+        c0, s0, c1, s1 = g * cos_a, g * sin_a, g * cos_b, g * sin_b
+    return Coefficients(c0, -s1, c1, -s0) if transpose else Coefficients(c0, s0, c1, s1)
+
+
+def check_invertible(pairs: Pairs, cos: Float64, sin: Float64) -> None:
+    """Raise where a map that is no rotation has no inverse at these angles."""
+    if pairs.is_rotation:
+        return
+    p = len(pairs)
+    if np.any(np.abs(cos[..., :p] * cos[..., p:] + sin[..., :p] * sin[..., p:]) < 1e-9):
+        raise RopewalkError("this map has no inverse at these positions: its two angles differ by a quarter turn.")
