@@ -300,7 +300,8 @@ NB_MODULE(_kernel, m) {
         .def("set_tables", &Plan::set_tables)
         .def("wants_tables", &Plan::wants_tables)
         .def_prop_ro("run_count", &Plan::run_count);
-    m.def("turn", &turn);
+    m.def("turn", &turn, nb::arg("plan"), nb::arg("tensors"), nb::arg("positions").none(), nb::arg("dtype"),
+          nb::arg("heads_first"), nb::arg("one_for_all"), nb::arg("scale"), nb::arg("transpose"), nb::arg("threads"));
     m.def("variants", &variant_names);
     m.def("use_variant", &use_variant);
     m.def("active_variant", [] { return active.name; });

@@ -1,12 +1,9 @@
 """`rotate` and `rotate_qk`: one call for NumPy, torch and JAX, dispatched on what x is."""
 
-from importlib import import_module
 from typing import Any
 
 from ..rope import Rope
 from ._inputs import Length
-
-_LIBRARIES = {"torch": "op", "jax": "jax_ops", "jaxlib": "jax_ops"}
 
 
 def rotate(
@@ -91,7 +88,16 @@ def rotate_qk(
 
 
 def _home(x: Any) -> Any:
-    library = type(x).__module__.partition(".")[0]
-    if library not in _LIBRARIES and any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
-        library = "torch"  # a subclass of Tensor made elsewhere
-    return import_module(f".{_LIBRARIES.get(library, 'numpy_ops')}", __package__)
+    """Give the module that turns what x is; a library is imported only for its own arrays."""
+    libraries = {base.__module__.partition(".")[0] for base in type(x).__mro__}
+    if "torch" in libraries:
+        from . import op
+
+        return op
+    if libraries & {"jax", "jaxlib"}:
+        from . import jax_ops
+
+        return jax_ops
+    from . import numpy_ops
+
+    return numpy_ops
