@@ -6,10 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #if defined(_OPENMP)
 #include <omp.h>
+#endif
+#if defined(__linux__)
+#include <sys/mman.h>
 #endif
 
 #include "turn.h"
@@ -86,10 +90,12 @@ class Plan {
 
     int64_t run_count() const { return table_.run_count; }
 
-    // Counted under Python's lock.
-    void count(int64_t tokens) const { turned_ += tokens; }
-
-    bool wants_tables(int64_t from) const { return !table_.fine_cos && turned_ >= from; }
+    // Counts tokens turned without tables, under Python's lock; says whether tables would have been cheaper.
+    bool outgrown(int64_t tokens) const {
+        if (table_.fine_cos) return false;
+        turned_ += tokens;
+        return turned_ >= rows;
+    }
 
   private:
     void find_runs(const int64_t *first, const int64_t *second, int64_t pairs) {
@@ -197,12 +203,28 @@ bool all_usable(const Positions &p, int64_t axes, int64_t batch, int64_t seq) {
 }
 
 constexpr int64_t item_size[] = {4, 8, 2, 2};
+// New memory comes page by page, and each page costs a trap; large results ask Linux for large pages first. It is a hint
+// for whole 2 MB pieces within the result, and changes nothing where the memory is there already.
+constexpr uintptr_t large_page = 2 * 1024 * 1024;
+constexpr int64_t worth_large_pages = 4 * 1024 * 1024;
+
+void ask_for_large_pages(char *data, int64_t bytes) {
+#if defined(MADV_HUGEPAGE)
+    if (bytes < worth_large_pages) return;
+    const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + large_page - 1) / large_page * large_page;
+    const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(bytes)) / large_page * large_page;
+    if (begin < end) madvise(reinterpret_cast<void *>(begin), end - begin, MADV_HUGEPAGE);
+#else
+    (void)data, (void)bytes;
+#endif
+}
+
 constexpr int64_t worth_threads = 128 * 1024;  // bytes turned; below, waking a thread takes longer than the work
 
 // tensors: (in, out, shape, in strides, out strides) for each of one or two. positions: None, or (address, type,
-// shape, strides). Strides count elements.
+// shape, strides). Strides count elements. fresh: the results are new, contiguous memory that nothing was written to.
 int turn(const Plan &plan, nb::tuple tensors, nb::handle positions, int dtype, bool heads_first, bool one_for_all,
-         double scale, bool transpose, int threads) {
+         double scale, bool transpose, bool fresh) {
     const Table &table = plan.table();
     View views[2];
     Job job = {};
@@ -264,14 +286,18 @@ int turn(const Plan &plan, nb::tuple tensors, nb::handle positions, int dtype, b
     job.threads = 1;
 #if defined(_OPENMP)
     if (bytes >= worth_threads) {
-        const int most = threads > 0 ? threads : omp_get_max_threads();
-        job.threads = static_cast<int>(std::min<int64_t>(most, tokens));
+        job.threads = static_cast<int>(std::min<int64_t>(omp_get_max_threads(), tokens));
     }
 #endif
-    plan.count(tokens);
-    nb::gil_scoped_release released;
-    active.turn(job);
-    return ok;
+    const bool outgrown = plan.outgrown(tokens);
+    {
+        nb::gil_scoped_release released;
+        if (fresh)
+            for (int64_t v = 0; v < job.view_count; ++v)
+                ask_for_large_pages(views[v].out, tokens * views[v].heads * table.head_dim * item_size[dtype]);
+        active.turn(job);
+    }
+    return outgrown ? wants_tables : ok;
 }
 
 nb::list variant_names() {
@@ -298,10 +324,9 @@ NB_MODULE(_kernel, m) {
     nb::class_<Plan>(m, "Plan", "A pair table made ready for the kernel.")
         .def(nb::init<int64_t, int64_t, Integers, Integers, Integers, Doubles>())
         .def("set_tables", &Plan::set_tables)
-        .def("wants_tables", &Plan::wants_tables)
         .def_prop_ro("run_count", &Plan::run_count);
     m.def("turn", &turn, nb::arg("plan"), nb::arg("tensors"), nb::arg("positions").none(), nb::arg("dtype"),
-          nb::arg("heads_first"), nb::arg("one_for_all"), nb::arg("scale"), nb::arg("transpose"), nb::arg("threads"));
+          nb::arg("heads_first"), nb::arg("one_for_all"), nb::arg("scale"), nb::arg("transpose"), nb::arg("fresh"));
     m.def("variants", &variant_names);
     m.def("use_variant", &use_variant);
     m.def("active_variant", [] { return active.name; });

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from .errors import RopewalkError
 from .rope import Rope
-from .turning import op
+from .turning import torch_calls
 from .turning._inputs import check_layout, check_rope
 from .turning.tables import speeds
 
@@ -40,6 +40,7 @@ class Rotary(nn.Module):
         super().__init__()
         self.rope = check_rope(rope)
         self.layout = check_layout(layout)
+        self._quick = torch_calls.Quick(rope, layout)
         self.inv_freq: nn.Parameter | None = None
         if learnable:
             if rope.length_dependent:
@@ -70,7 +71,11 @@ class Rotary(nn.Module):
         Raises:
             RopewalkError: for what does not fit, and for a missing length.
         """
-        turned = op.turn_all(
+        if not torch.compiler.is_compiling() and self.inv_freq is None:
+            turned = self._quick(q, k, position_ids, length, in_place=False)
+            if turned is not None:
+                return turned
+        turned = torch_calls.turn_all(
             (("q", q, None), ("k", k, None)), position_ids, self.rope, length, self.layout, False, self.inv_freq
         )
         return turned[0], turned[1]
@@ -81,8 +86,12 @@ class Rotary(nn.Module):
         Raises:
             RopewalkError: as a call does, and where q or k needs a gradient that is being recorded.
         """
+        if not torch.compiler.is_compiling() and self.inv_freq is None:
+            turned = self._quick(q, k, position_ids, length, in_place=True)
+            if turned is not None:
+                return turned
         given = (("q", q, q), ("k", k, k))
-        turned = op.turn_all(given, position_ids, self.rope, length, self.layout, False, self.inv_freq)
+        turned = torch_calls.turn_all(given, position_ids, self.rope, length, self.layout, False, self.inv_freq)
         return turned[0], turned[1]
 
     def extra_repr(self) -> str:

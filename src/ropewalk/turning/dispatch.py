@@ -91,9 +91,9 @@ def _home(x: Any) -> Any:
     """Give the module that turns what x is; a library is imported only for its own arrays."""
     libraries = {base.__module__.partition(".")[0] for base in type(x).__mro__}
     if "torch" in libraries:
-        from . import op
+        from . import torch_calls
 
-        return op
+        return torch_calls
     if libraries & {"jax", "jaxlib"}:
         from . import jax_ops
 

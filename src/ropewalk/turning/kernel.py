@@ -15,8 +15,7 @@ from .tables import column_axes, speeds, split_tables
 
 DTYPES = {"float32": 0, "float64": 1, "bfloat16": 2, "float16": 3}
 POSITION_DTYPES = {"int64": 1, "int32": 2, "float64": 3, "float32": 4}
-MISFIT, BAD_POSITION = 1, 2  # what the kernel answers where it turned nothing
-TABLES_FROM = 1024  # tokens turned by one plan before its tables are built: below, angles one by one are cheaper
+OK, MISFIT, BAD_POSITION, WANTS_TABLES = range(4)  # what the kernel answers
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -72,6 +71,7 @@ def turn(
     heads_first: bool,
     transpose: bool,
     inverse: bool,
+    fresh: bool,
 ) -> int:
     """Turn one or two tensors of the same tokens.
 
@@ -84,25 +84,22 @@ def turn(
         heads_first: whether heads stand before seq.
         transpose: apply the transposed map.
         inverse: apply the inverse map.
+        fresh: the results are new, contiguous memory.
 
     Returns:
-        0, MISFIT or BAD_POSITION; nothing was written unless it is 0.
+        OK, MISFIT or BAD_POSITION; nothing was written unless it is OK.
     """
     assert module is not None
     plan = plan_of(pairs, rope.head_dim, rope.axes.num_axes)
     g = pairs.cos_sin_factor
-    status = module.turn(
-        plan,
-        tensors,
-        positions,
-        dtype,
-        heads_first,
-        rope.axes.kind == "sections",
-        1 / g if inverse else g,
-        transpose != inverse,
-        0,
-    )
-    if plan.wants_tables(TABLES_FROM):
-        tables = split_tables(pairs)
-        plan.set_tables(*tables.fine, *tables.coarse)
-    return status
+    scale, transposed = (1 / g if inverse else g), transpose != inverse
+    for_all = rope.axes.kind == "sections"
+    status = module.turn(plan, tensors, positions, dtype, heads_first, for_all, scale, transposed, fresh)
+    return give_tables(plan, pairs) if status == WANTS_TABLES else status
+
+
+def give_tables(plan: Any, pairs: Pairs) -> int:
+    """Build the tables of a plan that has turned so many tokens that they are worth it; give OK."""
+    tables = split_tables(pairs)
+    plan.set_tables(*tables.fine, *tables.coarse)
+    return OK

@@ -114,6 +114,7 @@ def _turn(
             heads_first=heads_first,
             transpose=False,
             inverse=inverse,
+            fresh=False,
         )
         assert status == 0, f"the kernel refused arguments that were checked: {status}"
         for (_, out), turned in zip(rows, rows_out, strict=True):

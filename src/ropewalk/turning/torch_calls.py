@@ -1,0 +1,268 @@
+"""rotate, rotate_qk and the module's call on torch tensors: checks, and the shortest way to the work."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._checks import shown
+from ..errors import RopewalkError
+from ..rope import Rope
+from . import kernel, op, torch_ops
+from ._inputs import (
+    check_layout,
+    check_pair_of_shapes,
+    check_position_shape,
+    check_position_values,
+    check_rope,
+    check_rows,
+    check_shape,
+    lengths_of,
+    numbers,
+    overlap_error,
+)
+from .devices import DTYPES, POSITION_DTYPES, WHOLE, Lengths, check_values, turn_into
+
+
+def rotate(
+    x: Tensor,
+    position_ids: Any,
+    rope: Rope,
+    *,
+    inverse: bool = False,
+    length: Any = None,
+    out: Tensor | None = None,
+    layout: str = "bshd",
+) -> Tensor:
+    """Turn one tensor; see ropewalk.rotate."""
+    return turn_all((("x", x, out),), position_ids, rope, length, layout, inverse)[0]
+
+
+def rotate_qk(
+    q: Tensor,
+    k: Tensor,
+    position_ids: Any,
+    rope: Rope,
+    *,
+    inverse: bool = False,
+    length: Any = None,
+    out: tuple[Tensor, Tensor] | None = None,
+    layout: str = "bshd",
+) -> tuple[Tensor, Tensor]:
+    """Turn queries and keys; see ropewalk.rotate_qk."""
+    q_out, k_out = (None, None) if out is None else out
+    turned = turn_all((("q", q, q_out), ("k", k, k_out)), position_ids, rope, length, layout, inverse)
+    return turned[0], turned[1]
+
+
+def turn_all(
+    given: tuple[tuple[str, Tensor, Tensor | None], ...],
+    position_ids: Any,
+    rope: Rope,
+    length: Any,
+    layout: str,
+    inverse: bool,
+    inv_freq: Tensor | None = None,
+) -> list[Tensor]:
+    """Check everything and turn one or two tensors of the same tokens; position_ids None is 0 … seq - 1."""
+    check_rope(rope)
+    check_layout(layout)
+    for name, x, _ in given:
+        _check_tensor(name, x, given[0][1])
+        check_shape(name, x.shape, rope, layout)
+    if len(given) == 2:
+        check_pair_of_shapes(given[0][1].shape, given[1][1].shape, layout)
+    x = given[0][1]
+    ids = _position_ids(position_ids, x.device)
+    if ids is not None:
+        check_position_shape(ids.shape, x.shape, rope, layout)
+    elif rope.axes.num_axes > 1 and rope.axes.kind != "sections":
+        raise RopewalkError(f"this rope has {rope.axes.num_axes} axes: pass position_ids [axes, batch, seq].")
+    lengths = _lengths(rope, length)
+    if isinstance(lengths, list):
+        check_rows(lengths, x.shape)
+    outs = [out for _, _, out in given]
+    by_operations = inv_freq is not None or (ids is not None and ids.requires_grad and torch.is_grad_enabled())
+    if by_operations:
+        check_values(ids)
+        _check_outs(given)
+        turned = [_by_operations(one, ids, rope, lengths, layout, False, inverse, inv_freq) for _, one, _ in given]
+        if all(out is None for out in outs):
+            return turned
+        with torch.no_grad():
+            return [one if out is None else out.copy_(one) for one, out in zip(turned, outs, strict=True)]
+    if all(out is None for out in outs):
+        if not _direct(*(one for _, one, _ in given)):
+            text = op.text_of(rope)
+            told = lengths if isinstance(lengths, list) else [] if lengths is None else [lengths]
+            check_values(ids)
+            return [op.turn(one, ids, text, told, layout, False, inverse) for _, one, _ in given]
+    _check_outs(given)
+    made = [torch.empty_like(one) if out is None else out for (_, one, out) in given]
+    fresh = all(out is None for out in outs)
+    with torch.no_grad():
+        turn_into([one for _, one, _ in given], made, ids, rope, lengths, layout, False, inverse, fresh=fresh)
+    return made
+
+
+class Quick:
+    """Everything that turning by one rope needs, looked up once: for decoding, where each microsecond counts."""
+
+    def __init__(self, rope: Rope, layout: str) -> None:
+        self.rope, self.heads_first = rope, layout == "bhsd"
+        self.dims = 3 if layout == "thd" else 4
+        self.one_for_all = rope.axes.kind == "sections"
+        self.pairs = None if rope.length_dependent else rope.pairs()
+
+    def __call__(
+        self, q: Tensor, k: Tensor, position_ids: Any, length: Any, in_place: bool
+    ) -> tuple[Tensor, Tensor] | None:
+        """Turn plain tensors of the CPU past the dispatcher; None where the long way has to look closer."""
+        module = kernel.module
+        if module is None or torch._C._get_tracing_state() is not None or torch_ops.watched():
+            return None
+        if type(q) is not Tensor or type(k) is not Tensor or not (q.is_cpu and k.is_cpu):
+            return None
+        if (q.requires_grad or k.requires_grad) and (in_place or torch.is_grad_enabled()):
+            return None
+        code = DTYPES.get(q.dtype)
+        if code is None or k.dtype is not q.dtype or q.is_neg() or k.is_neg():
+            return None
+        pairs = self.pairs
+        if pairs is None:
+            if type(length) is not int:
+                return None
+            pairs = self.rope.pairs(length)
+        positions = None
+        if position_ids is not None:
+            if type(position_ids) is not Tensor or not position_ids.is_cpu or position_ids.is_neg():
+                return None
+            kind = POSITION_DTYPES.get(position_ids.dtype)
+            if kind is None or position_ids.requires_grad:
+                return None
+            positions = (position_ids.data_ptr(), kind, position_ids.shape, position_ids.stride())
+        q_shape, k_shape = q.shape, k.shape
+        if len(q_shape) != self.dims:
+            return None
+        q_out, k_out = (q, k) if in_place else (torch.empty_like(q), torch.empty_like(k))
+        plan = kernel.plan_of(pairs, self.rope.head_dim, self.rope.axes.num_axes)
+        status = module.turn(
+            plan,
+            (
+                (q.data_ptr(), q_out.data_ptr(), q_shape, q.stride(), q_out.stride()),
+                (k.data_ptr(), k_out.data_ptr(), k_shape, k.stride(), k_out.stride()),
+            ),
+            positions,
+            code,
+            self.heads_first,
+            self.one_for_all,
+            pairs.cos_sin_factor,
+            False,
+            not in_place,
+        )
+        if status:
+            return None if status != kernel.WANTS_TABLES else kernel.give_tables(plan, pairs) or (q_out, k_out)
+        return q_out, k_out
+
+
+def _by_operations(
+    x: Tensor,
+    ids: Tensor | None,
+    rope: Rope,
+    lengths: Lengths,
+    layout: str,
+    transpose: bool,
+    inverse: bool,
+    inv_freq: Tensor | None,
+) -> Tensor:
+    rest = {"layout": layout, "transpose": transpose, "inverse": inverse, "inv_freq": inv_freq}
+    if not isinstance(lengths, list):
+        return torch_ops.turn(x, ids, rope, rope.pairs(lengths), **rest)
+    rows = []
+    for b, entry in enumerate(lengths):
+        one_row = ids if ids is None or ids.ndim == 1 or ids.shape[-2] == 1 else ids[..., b : b + 1, :]
+        rows.append(torch_ops.turn(x[..., b : b + 1, :, :, :], one_row, rope, rope.pairs(entry), **rest))
+    return torch.cat(rows, dim=-4)
+
+
+def _direct(*tensors: Tensor) -> bool:
+    """Whether these tensors may go past the dispatcher: plain ones, nobody recording, tracing or transforming."""
+    if torch.compiler.is_compiling() or torch_ops.watched() or torch.jit.is_tracing():
+        return False
+    recording = torch.is_grad_enabled()
+    for x in tensors:
+        if (type(x) is not Tensor and type(x) is not torch.nn.Parameter) or (recording and x.requires_grad):
+            return False
+        if x.layout is not torch.strided or x.is_meta:
+            return False
+    return True
+
+
+def _check_tensor(name: str, x: object, first: Tensor) -> None:
+    if not isinstance(x, Tensor):
+        raise RopewalkError(f"{name} must be a torch tensor like the other one, got {shown(type(x).__name__)}.")
+    if x.dtype not in DTYPES:
+        names = ", ".join(kernel.DTYPES)
+        raise RopewalkError(f"{name} must be one of {names}, got {str(x.dtype).removeprefix('torch.')}.")
+    if x.dtype != first.dtype or x.device != first.device:
+        raise RopewalkError(
+            f"q and k must have one dtype and one device, got {first.dtype} on {first.device} and {x.dtype} on "
+            f"{x.device}."
+        )
+
+
+def _position_ids(position_ids: Any, device: torch.device) -> Tensor | None:
+    if position_ids is None:
+        return None
+    if not isinstance(position_ids, Tensor):
+        array = numbers("position_ids", position_ids)
+        check_position_values(array)
+        kind = np.int64 if array.dtype.kind in "iu" else np.float64
+        return torch.from_numpy(np.ascontiguousarray(array.astype(kind))).to(device)
+    if position_ids.device != device:
+        raise RopewalkError(f"position_ids are on {position_ids.device} and the vectors on {device}: move them there.")
+    if position_ids.dtype not in WHOLE and not position_ids.is_floating_point():
+        raise RopewalkError(
+            f"position_ids must be integers or floats, got {str(position_ids.dtype).removeprefix('torch.')}."
+        )
+    return position_ids
+
+
+def _lengths(rope: Rope, length: Any) -> Lengths:
+    if isinstance(length, Tensor):
+        length = length.tolist()
+    if torch.compiler.is_compiling() and length is not None and not isinstance(length, list | tuple):
+        return length  # a symbolic number: looking at it would pin it
+    return lengths_of(rope, length)
+
+
+def _check_outs(given: tuple[tuple[str, Tensor, Tensor | None], ...]) -> None:
+    for name, x, out in given:
+        if out is None:
+            continue
+        if not isinstance(out, Tensor) or out.shape != x.shape or out.dtype != x.dtype or out.device != x.device:
+            got = f"{list(out.shape)} {out.dtype} on {out.device}" if isinstance(out, Tensor) else shown(out)
+            raise RopewalkError(
+                f"out for {name} must be a tensor like it, {list(x.shape)} {x.dtype} on {x.device}, got {got}."
+            )
+        if torch.is_grad_enabled() and (x.requires_grad or out.requires_grad):
+            raise RopewalkError(
+                f"out= cannot be differentiated, and gradients are being recorded for {name}. Leave out away, or turn "
+                "under torch.no_grad()."
+            )
+        same = out.data_ptr() == x.data_ptr() and out.stride() == x.stride()
+        if not same and x.device.type == "cpu" and _share(x, out):
+            raise overlap_error()
+
+
+def _share(x: Tensor, out: Tensor) -> bool:
+    """Whether two tensors of the CPU share an element."""
+    if x.untyped_storage().data_ptr() != out.untyped_storage().data_ptr() or not x.numel():
+        return False
+    views = [one.detach().view(torch.uint8 if one.stride(-1) == 1 else one.dtype) for one in (x, out)]
+    try:
+        arrays = [one.numpy() for one in views]
+    except TypeError:  # bfloat16 with a strided last dimension
+        arrays = [one.detach().view(torch.int16).numpy() for one in (x, out)]
+    return bool(np.shares_memory(*arrays))
