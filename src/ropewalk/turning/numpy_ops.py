@@ -99,6 +99,9 @@ def _turn(
     rows: list[tuple[Array, Array]], ids: Array, rope: Rope, pairs: Pairs, heads_first: bool, inverse: bool
 ) -> None:
     """Turn arrays of 3 or 4 dimensions into their results, all checks done."""
+    rows = [(x, out) for x, out in rows if x.size]  # NumPy gives empty arrays strides of 0
+    if not rows:
+        return
     if kernel.can_turn(pairs, inverse):
         rows_in = [_for_kernel(x) for x, _ in rows]
         rows_out = [out if _unit(out) else np.empty(out.shape, out.dtype) for _, out in rows]
