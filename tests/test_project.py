@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -206,29 +207,43 @@ def test_contributing_names_only_make_targets_that_exist():
     assert named <= set(targets)
 
 
-def build(out: Path, *options: str) -> Path:
-    """Build the sdist, and from the sdist the wheel; give the wheel."""
+NO_COMPILER = {"CXX": "/bin/false", "CC": "/bin/false"}
+
+
+def run_build(out: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Build the sdist, and from the sdist the wheel."""
     command = [sys.executable, "-m", "build", *options, "--outdir", str(out), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ROPEWALK_")}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**clean, **environment})
+
+
+def build(out: Path, *options: str, **environment: str) -> Path:
+    """Build the sdist, and from the sdist the wheel; give the wheel."""
+    done = run_build(out, *options, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(list(out.glob("*.tar.gz"))) == 1
     (wheel,) = out.glob("*.whl")
     return wheel
 
 
-def test_wheel_built_from_the_sdist_holds_the_package_its_data_and_its_licence(tmp_path):
+@pytest.mark.parametrize("environment", [{"ROPEWALK_BUILD_EXT": "1"}, NO_COMPILER], ids=["compiler", "no compiler"])
+def test_wheel_built_from_the_sdist_holds_the_package_its_data_and_its_licence(tmp_path, environment):
     pytest.importorskip("build", reason="needs the dependency group test")
     pytest.importorskip("scikit_build_core", reason="needs the dependency group test")
-    wheel = build(tmp_path, "--no-isolation")
-    assert wheel.name == f"ropewalk-{ropewalk.__version__}-py3-none-any.whl"
+    wheel = build(tmp_path, "--no-isolation", **environment)
+    compiled = "ROPEWALK_BUILD_EXT" in environment
+    assert wheel.name.endswith("-py3-none-any.whl") is not compiled
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if name.startswith("ropewalk/")}
         info = f"ropewalk-{ropewalk.__version__}.dist-info"
         metadata = Parser().parsestr(archive.read(f"{info}/METADATA").decode())
         entry_points = archive.read(f"{info}/entry_points.txt").decode()
         licence = archive.read(f"{info}/licenses/LICENSE").decode()
-    files = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc"}
-    assert held == {path.relative_to(PACKAGE.parent).as_posix() for path in files}
+    files = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in (".pyc", ".so", ".pyd")}
+    extensions = {name for name in held if name.endswith((".so", ".pyd"))}
+    assert len(extensions) == compiled
+    assert all(name.startswith("ropewalk/turning/_kernel.") for name in extensions)
+    assert held - extensions == {path.relative_to(PACKAGE.parent).as_posix() for path in files}
     assert "ropewalk/py.typed" in held
     assert {name for name in held if name.endswith(".json")}
     explorer = {name.removeprefix("ropewalk/explorer/") for name in held if name.startswith("ropewalk/explorer/")}
@@ -245,13 +260,34 @@ def test_wheel_built_from_the_sdist_holds_the_package_its_data_and_its_licence(t
     assert licence == (ROOT / "LICENSE").read_text(encoding="utf-8")
 
 
+def test_a_kernel_that_does_not_build_is_an_error_where_it_is_asked_for(tmp_path):
+    pytest.importorskip("build", reason="needs the dependency group test")
+    done = run_build(tmp_path, "--no-isolation", "--wheel", ROPEWALK_BUILD_EXT="1", **NO_COMPILER)
+    assert done.returncode != 0
+    assert not list(tmp_path.glob("*.whl"))
+
+
 @pytest.mark.slow
-def test_wheel_works_in_a_new_environment_away_from_the_checkout(tmp_path):
-    wheel = build(tmp_path)
+@pytest.mark.parametrize("environment", [{"ROPEWALK_BUILD_EXT": "1"}, NO_COMPILER], ids=["compiler", "no compiler"])
+def test_wheel_works_in_a_new_environment_away_from_the_checkout(tmp_path, environment):
+    wheel = build(tmp_path, **environment)
     venv.create(tmp_path / "venv", with_pip=True)
     scripts = tmp_path / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
     subprocess.run([scripts / "python", "-m", "pip", "install", "--quiet", str(wheel)], check=True)
-    for arguments, expected in ((["--version"], ropewalk.__version__), (["inspect", "llama-3.1-8b"], "500000")):
+    active = "active: compiled" if "ROPEWALK_BUILD_EXT" in environment else "not active: it was not built"
+    for arguments, expected in (
+        (["--version"], ropewalk.__version__),
+        (["inspect", "llama-3.1-8b"], "500000"),
+        (["doctor"], active),
+    ):
         done = subprocess.run([scripts / "ropewalk", *arguments], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert expected in done.stdout.replace(",", "").replace("_", "")
+    turn = (
+        "import numpy as np, ropewalk; from ropewalk.turning import naive\n"
+        "rope = ropewalk.Rope(head_dim=8, rope_theta=1e4, pairing='half')\n"
+        "x = np.random.default_rng(0).standard_normal((2, 5, 3, 8)).astype(np.float32)\n"
+        "print(abs(ropewalk.rotate(x, range(5), rope) - naive.rotate(x, range(5), rope)).max() < 1e-6)"
+    )
+    done = subprocess.run([scripts / "python", "-c", turn], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr

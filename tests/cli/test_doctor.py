@@ -46,7 +46,9 @@ def test_a_package_that_is_absent_is_said_to_be(monkeypatch):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr("importlib.metadata.version", absent)
-    assert run().stdout.count("not installed") == len(doctor.REQUIRED) + len(doctor.OPTIONAL)
+    packages, ways = run().stdout.split("Ways of turning")
+    assert packages.count("not installed") == len(doctor.REQUIRED) + len(doctor.OPTIONAL)
+    assert ways.count("not active: torch is not installed") == 2
     assert set(json.loads(run("--json").stdout)["packages"].values()) == {None}
 
 
