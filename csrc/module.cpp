@@ -90,13 +90,6 @@ class Plan {
 
     int64_t run_count() const { return table_.run_count; }
 
-    // Counts tokens turned without tables, under Python's lock; says whether tables would have been cheaper.
-    bool outgrown(int64_t tokens) const {
-        if (table_.fine_cos) return false;
-        turned_ += tokens;
-        return turned_ >= rows;
-    }
-
   private:
     void find_runs(const int64_t *first, const int64_t *second, int64_t pairs) {
         for (int64_t i = 0; i < pairs; ++i) {
@@ -129,7 +122,6 @@ class Plan {
     std::vector<Gap> gaps_;
     std::vector<Doubles> kept_;
     Table table_;
-    mutable int64_t turned_ = 0;
 };
 
 struct Numbers {  // of a tuple of Python integers, at most 4
@@ -289,15 +281,12 @@ int turn(const Plan &plan, nb::tuple tensors, nb::handle positions, int dtype, b
         job.threads = static_cast<int>(std::min<int64_t>(omp_get_max_threads(), tokens));
     }
 #endif
-    const bool outgrown = plan.outgrown(tokens);
-    {
-        nb::gil_scoped_release released;
-        if (fresh)
-            for (int64_t v = 0; v < job.view_count; ++v)
-                ask_for_large_pages(views[v].out, tokens * views[v].heads * table.head_dim * item_size[dtype]);
-        active.turn(job);
-    }
-    return outgrown ? wants_tables : ok;
+    nb::gil_scoped_release released;
+    if (fresh)
+        for (int64_t v = 0; v < job.view_count; ++v)
+            ask_for_large_pages(views[v].out, tokens * views[v].heads * table.head_dim * item_size[dtype]);
+    active.turn(job);
+    return ok;
 }
 
 nb::list variant_names() {

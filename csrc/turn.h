@@ -8,9 +8,8 @@ namespace ropewalk {
 enum class Dtype : int { f32 = 0, f64 = 1, bf16 = 2, f16 = 3 };
 enum class PositionType : int { none = 0, i64 = 1, i32 = 2, f64 = 3, f32 = 4 };
 
-// What a call answers: misfit and bad_position say why nothing was turned; wants_tables, that all was turned and that
-// tables are worth building now.
-enum Status : int { ok = 0, misfit = 1, bad_position = 2, wants_tables = 3 };
+// What a call answers: 0, or why nothing was turned.
+enum Status : int { ok = 0, misfit = 1, bad_position = 2 };
 
 constexpr int64_t rows = 1024;  // of the fine and of the coarse table
 constexpr int64_t max_position = int64_t{1} << 53;

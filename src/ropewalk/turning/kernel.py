@@ -15,7 +15,7 @@ from .tables import column_axes, speeds, split_tables
 
 DTYPES = {"float32": 0, "float64": 1, "bfloat16": 2, "float16": 3}
 POSITION_DTYPES = {"int64": 1, "int32": 2, "float64": 3, "float32": 4}
-OK, MISFIT, BAD_POSITION, WANTS_TABLES = range(4)  # what the kernel answers
+OK, MISFIT, BAD_POSITION = range(3)  # what the kernel answers
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -49,11 +49,23 @@ def _share_openmp() -> None:
 module, why = _load()
 
 
+def plan_of(rope: Rope, pairs: Pairs) -> Any:
+    """Give the kernel's own form of a pair table of rope.
+
+    Dynamic NTK has another table at each length, so that cos and sin are worked out angle by angle; all others share
+    their two small tables.
+    """
+    return _plan(pairs, rope.head_dim, rope.axes.num_axes, rope.scaling.rope_type != "dynamic")
+
+
 @lru_cache(maxsize=32)
-def plan_of(pairs: Pairs, head_dim: int, axes: int) -> Any:
-    """Give the kernel's own form of a pair table; its tables come with the first long call."""
+def _plan(pairs: Pairs, head_dim: int, axes: int, tabled: bool) -> Any:
     assert module is not None
-    return module.Plan(head_dim, axes, pairs.first, pairs.second, column_axes(pairs), speeds(pairs))
+    plan = module.Plan(head_dim, axes, pairs.first, pairs.second, column_axes(pairs), speeds(pairs))
+    if tabled:
+        tables = split_tables(pairs)
+        plan.set_tables(*tables.fine, *tables.coarse)
+    return plan
 
 
 def can_turn(pairs: Pairs, inverse: bool) -> bool:
@@ -90,16 +102,8 @@ def turn(
         OK, MISFIT or BAD_POSITION; nothing was written unless it is OK.
     """
     assert module is not None
-    plan = plan_of(pairs, rope.head_dim, rope.axes.num_axes)
+    plan = plan_of(rope, pairs)
     g = pairs.cos_sin_factor
     scale, transposed = (1 / g if inverse else g), transpose != inverse
     for_all = rope.axes.kind == "sections"
-    status = module.turn(plan, tensors, positions, dtype, heads_first, for_all, scale, transposed, fresh)
-    return give_tables(plan, pairs) if status == WANTS_TABLES else status
-
-
-def give_tables(plan: Any, pairs: Pairs) -> int:
-    """Build the tables of a plan that has turned so many tokens that they are worth it; give OK."""
-    tables = split_tables(pairs)
-    plan.set_tables(*tables.fine, *tables.coarse)
-    return OK
+    return module.turn(plan, tensors, positions, dtype, heads_first, for_all, scale, transposed, fresh)

@@ -146,7 +146,7 @@ class Quick:
         if len(q_shape) != self.dims:
             return None
         q_out, k_out = (q, k) if in_place else (torch.empty_like(q), torch.empty_like(k))
-        plan = kernel.plan_of(pairs, self.rope.head_dim, self.rope.axes.num_axes)
+        plan = kernel.plan_of(self.rope, pairs)
         status = module.turn(
             plan,
             (
@@ -162,7 +162,7 @@ class Quick:
             not in_place,
         )
         if status:
-            return None if status != kernel.WANTS_TABLES else kernel.give_tables(plan, pairs) or (q_out, k_out)
+            return None
         return q_out, k_out
 
 
