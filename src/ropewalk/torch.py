@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from .errors import RopewalkError
 from .rope import Rope
-from .turning import torch_calls
+from .turning import torch_calls, torch_ops
 from .turning._inputs import check_layout, check_rope
 from .turning.tables import speeds
 
@@ -42,12 +42,14 @@ class Rotary(nn.Module):
         self.layout = check_layout(layout)
         self._quick = torch_calls.Quick(rope, layout)
         self.inv_freq: nn.Parameter | None = None
+        self._recipe: torch_ops.Recipe | None = None
         if learnable:
             if rope.length_dependent:
                 raise RopewalkError(
                     f"{rope.scaling.rope_type} scaling derives the speeds from the length: they cannot be learned."
                 )
             self.inv_freq = nn.Parameter(torch.empty(len(speeds(rope.pairs())), dtype=torch.float32))
+            self._recipe = torch_ops.recipe_of(rope)
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -76,7 +78,7 @@ class Rotary(nn.Module):
             if turned is not None:
                 return turned
         turned = torch_calls.turn_all(
-            (("q", q, None), ("k", k, None)), position_ids, self.rope, length, self.layout, False, self.inv_freq
+            (("q", q, None), ("k", k, None)), position_ids, self.rope, length, self.layout, False, self._learned()
         )
         return turned[0], turned[1]
 
@@ -91,8 +93,11 @@ class Rotary(nn.Module):
             if turned is not None:
                 return turned
         given = (("q", q, q), ("k", k, k))
-        turned = torch_calls.turn_all(given, position_ids, self.rope, length, self.layout, False, self.inv_freq)
+        turned = torch_calls.turn_all(given, position_ids, self.rope, length, self.layout, False, self._learned())
         return turned[0], turned[1]
+
+    def _learned(self) -> tuple[Tensor, torch_ops.Recipe] | None:
+        return None if self.inv_freq is None or self._recipe is None else (self.inv_freq, self._recipe)
 
     def extra_repr(self) -> str:
         """Say what turns, for print(model)."""

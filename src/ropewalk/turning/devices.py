@@ -61,7 +61,8 @@ def turn_into(
             wide = np.broadcast_to(by_axis, (rope.axes.num_axes, *by_axis.shape)) if by_axis.ndim < 3 else by_axis
             check_invertible(pairs, *cos_sin(pairs, wide))
     for x, out in zip(xs, outs, strict=True):
-        out.copy_(torch_ops.turn(x, ids, rope, pairs, layout=layout, transpose=transpose, inverse=inverse))
+        recipe = torch_ops.recipe_of(rope, lengths)
+        out.copy_(torch_ops.turn(x, ids, recipe, layout=layout, transpose=transpose, inverse=inverse))
 
 
 def _by_kernel(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +125,21 @@ class Coefficients(NamedTuple):
     s1: Any
 
 
-def coefficients(cos: Any, sin: Any, pairs: Pairs, *, transpose: bool = False, inverse: bool = False) -> Coefficients:
+class TurningMap(Protocol):
+    """What coefficients needs to know of a pair table."""
+
+    @property
+    def is_rotation(self) -> bool: ...  # noqa: D102
+
+    @property
+    def cos_sin_factor(self) -> float: ...  # noqa: D102
+
+    def __len__(self) -> int: ...
+
+
+def coefficients(
+    cos: Any, sin: Any, pairs: TurningMap, *, transpose: bool = False, inverse: bool = False
+) -> Coefficients:
     """Give the coefficients of M = g·R from cos and sin [..., C], of its inverse, or of either's transpose.
 
     Only slices, products and sums are used, so that NumPy, torch and JAX share it. Where a map that is no rotation has

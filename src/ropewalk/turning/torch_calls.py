@@ -63,7 +63,7 @@ def turn_all(
     length: Any,
     layout: str,
     inverse: bool,
-    inv_freq: Tensor | None = None,
+    learned: tuple[Tensor, torch_ops.Recipe] | None = None,
 ) -> list[Tensor]:
     """Check everything and turn one or two tensors of the same tokens; position_ids None is 0 … seq - 1."""
     check_rope(rope)
@@ -83,11 +83,11 @@ def turn_all(
     if isinstance(lengths, list):
         check_rows(lengths, x.shape)
     outs = [out for _, _, out in given]
-    by_operations = inv_freq is not None or (ids is not None and ids.requires_grad and torch.is_grad_enabled())
+    by_operations = learned is not None or (ids is not None and ids.requires_grad and torch.is_grad_enabled())
     if by_operations:
         check_values(ids)
         _check_outs(given)
-        turned = [_by_operations(one, ids, rope, lengths, layout, False, inverse, inv_freq) for _, one, _ in given]
+        turned = [_by_operations(one, ids, rope, lengths, layout, inverse, learned) for _, one, _ in given]
         if all(out is None for out in outs):
             return turned
         with torch.no_grad():
@@ -172,17 +172,18 @@ def _by_operations(
     rope: Rope,
     lengths: Lengths,
     layout: str,
-    transpose: bool,
     inverse: bool,
-    inv_freq: Tensor | None,
+    learned: tuple[Tensor, torch_ops.Recipe] | None,
 ) -> Tensor:
-    rest = {"layout": layout, "transpose": transpose, "inverse": inverse, "inv_freq": inv_freq}
+    if learned is not None:
+        return torch_ops.turn(x, ids, learned[1], layout=layout, inverse=inverse, inv_freq=learned[0])
     if not isinstance(lengths, list):
-        return torch_ops.turn(x, ids, rope, rope.pairs(lengths), **rest)
+        return torch_ops.turn(x, ids, torch_ops.recipe_of(rope, lengths), layout=layout, inverse=inverse)
     rows = []
     for b, entry in enumerate(lengths):
         one_row = ids if ids is None or ids.ndim == 1 or ids.shape[-2] == 1 else ids[..., b : b + 1, :]
-        rows.append(torch_ops.turn(x[..., b : b + 1, :, :, :], one_row, rope, rope.pairs(entry), **rest))
+        recipe = torch_ops.recipe_of(rope, entry)
+        rows.append(torch_ops.turn(x[..., b : b + 1, :, :, :], one_row, recipe, layout=layout, inverse=inverse))
     return torch.cat(rows, dim=-4)
 
 

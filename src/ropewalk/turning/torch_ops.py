@@ -1,12 +1,13 @@
 """Turning torch tensors by plain torch operations: any device, learnable speeds, gradients of positions, vmap."""
 
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import RopewalkError
 from ..pairs import Pairs
 from ..rope import Rope
 from .tables import (
@@ -23,11 +24,84 @@ from .tables import (
 WITHOUT_FLOAT64 = ("mps", "xla", "vulkan", "privateuseone")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A pair table as plain numbers, which torch.compile takes as constants, and how it is taken out of a row.
+
+    Attributes:
+        pairs: the table itself.
+        kind: "half": two slices [start, middle) and [middle, end); "interleaved": strides of two over [start, end);
+            "any": index by index.
+        start: the first channel that turns, for the first two kinds.
+        middle: where the second half begins.
+        end: behind the last channel that turns.
+        first: the first channel of each pair.
+        second: the second.
+        still: channels in no pair.
+        order: where each channel stands once first, second and still are joined.
+        axis: the position axis of each column.
+        axes: how many there are.
+        speeds: radians a position of each column.
+        is_rotation: whether both channels of a pair turn by one angle.
+        cos_sin_factor: g.
+    """
+
+    pairs: Pairs
+    kind: str
+    start: int
+    middle: int
+    end: int
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+    still: tuple[int, ...]
+    order: tuple[int, ...]
+    axis: tuple[int, ...]
+    axes: int
+    speeds: tuple[float, ...]
+    is_rotation: bool
+    cos_sin_factor: float
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+@torch.compiler.disable
+def recipe_of(rope: Rope, length: int | None = None) -> Recipe:
+    """Give the recipe of a description at a length; made once for each table."""
+    return _recipe(rope.pairs(length), rope.head_dim, rope.axes.num_axes)
+
+
+@lru_cache(maxsize=64)
+def _recipe(pairs: Pairs, width: int, axes: int) -> Recipe:
+    first, second, count = pairs.first, pairs.second, len(pairs)
+    steps, kind, start = np.arange(count), "any", int(first.min()) if count else 0
+    if np.array_equal(first, start + steps) and np.array_equal(second, start + count + steps):
+        kind = "half"
+    elif np.array_equal(first, start + 2 * steps) and np.array_equal(second, first + 1):
+        kind = "interleaved"
+    still = np.setdiff1d(np.arange(width), np.concatenate([first, second]))
+    return Recipe(
+        pairs=pairs,
+        kind=kind,
+        start=start,
+        middle=start + count,
+        end=start + 2 * count,
+        first=tuple(first.tolist()),
+        second=tuple(second.tolist()),
+        still=tuple(still.tolist()),
+        order=tuple(np.argsort(np.concatenate([first, second, still])).tolist()),
+        axis=tuple(column_axes(pairs).tolist()),
+        axes=axes,
+        speeds=tuple(speeds(pairs).tolist()),
+        is_rotation=pairs.is_rotation,
+        cos_sin_factor=pairs.cos_sin_factor,
+    )
+
+
 def turn(
     x: Tensor,
     position_ids: Tensor | None,
-    rope: Rope,
-    pairs: Pairs,
+    recipe: Recipe,
     *,
     layout: str = "bshd",
     transpose: bool = False,
@@ -40,12 +114,11 @@ def turn(
         x: [..., S, H, D], or [..., H, S, D] with layout "bhsd"; floating.
         position_ids: [S], [B, S] or [A, B, S] on x's device; integers or floats, which may need gradients; None is
             0 … S - 1.
-        rope: the description.
-        pairs: its pairs at this length.
+        recipe: the pairs at this length.
         layout: "bshd", "bhsd" or "thd".
         transpose: apply the transposed map.
         inverse: apply the inverse map.
-        inv_freq: [C] speeds to use instead of those of pairs; they may need gradients.
+        inv_freq: [C] speeds to use instead of those of the recipe; they may need gradients.
 
     Returns:
         A tensor of x's shape and dtype.
@@ -53,15 +126,15 @@ def turn(
     heads_first = layout == "bhsd"
     if position_ids is None:
         position_ids = torch.arange(x.shape[-2 if heads_first else -3], device=x.device)
-    cos, sin = cos_sin(position_ids, rope, pairs, inv_freq)
+    cos, sin = cos_sin(position_ids, recipe, inv_freq)
     real = torch.float64 if x.dtype == torch.float64 and cos.dtype == torch.float64 else torch.float32
-    parts = coefficients(cos, sin, pairs, transpose=transpose, inverse=inverse)
+    parts = coefficients(cos, sin, recipe, transpose=transpose, inverse=inverse)
     heads = -3 if heads_first else -2
     k = Coefficients(*(part.to(real).unsqueeze(heads) for part in parts))
-    return _apply(x, pairs, k, real)
+    return _apply(x, recipe, k, real)
 
 
-def cos_sin(position_ids: Tensor, rope: Rope, pairs: Pairs, inv_freq: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def cos_sin(position_ids: Tensor, recipe: Recipe, inv_freq: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Give cos and sin [..., S, C] of every column's angle, without g, in float64 where the device has it.
 
     On a device without float64, integer positions below 2^30 go through three float32 tables (an entry is off by about
@@ -69,114 +142,78 @@ def cos_sin(position_ids: Tensor, rope: Rope, pairs: Pairs, inv_freq: Tensor | N
     """
     ids = position_ids
     if ids.ndim < 3:
-        ids = ids.expand(rope.axes.num_axes, *ids.shape)
-    axis = _constant(column_axes(pairs).tobytes(), "int64", ids.device)
+        ids = ids.expand(recipe.axes, *ids.shape)
     if ids.device.type in WITHOUT_FLOAT64 and inv_freq is None:
         if not ids.is_floating_point():
-            return _split(ids, pairs, axis)
-        cos, sin = cos_sin(ids.cpu(), rope, pairs)
+            return _split(ids, recipe)
+        cos, sin = cos_sin(ids.cpu(), recipe)
         return cos.to(torch.float32).to(ids.device), sin.to(torch.float32).to(ids.device)
     wide = torch.float32 if ids.device.type in WITHOUT_FLOAT64 else torch.float64
-    speed = _constant(speeds(pairs).tobytes(), "float64", ids.device) if inv_freq is None else inv_freq.to(wide)
-    angle = _by_column(ids.to(wide), axis, rope.axes.num_axes) * speed
+    speed = _constant(recipe.speeds, torch.float64, ids.device) if inv_freq is None else inv_freq.to(wide)
+    angle = _by_column(ids.to(wide), recipe) * speed
     return torch.cos(angle), torch.sin(angle)
 
 
-def _by_column(ids: Tensor, axis: Tensor, axes: int) -> Tensor:
+def _by_column(ids: Tensor, recipe: Recipe) -> Tensor:
     """Give positions [A, ..., S] as [..., S, 1], or as [..., S, C] where there are several axes."""
-    if axes == 1:
+    if recipe.axes == 1:
         return ids[0].unsqueeze(-1)
-    return ids.index_select(0, axis).movedim(0, -1)
+    return ids.index_select(0, _constant(recipe.axis, torch.int64, ids.device)).movedim(0, -1)
 
 
-def _split(ids: Tensor, pairs: Pairs, axis: Tensor) -> tuple[Tensor, Tensor]:
+def _split(ids: Tensor, recipe: Recipe) -> tuple[Tensor, Tensor]:
     """Give float32 cos and sin of integer positions by three small tables."""
-    tables = split_tables(pairs)
-    size = ids.abs()
+    tables, m = split_tables(recipe.pairs), _by_column(ids, recipe).expand(*ids.shape[1:], len(recipe.speeds))
+    size = m.abs()
     places = (size & (ROWS - 1), (size >> BITS) & (ROWS - 1), (size >> (2 * BITS)) & (ROWS - 1))
-    cos = sin = None
+    cos, sin = torch.ones_like(m, dtype=torch.float32), torch.zeros_like(m, dtype=torch.float32)
     for place, table in zip(places, (tables.fine, tables.coarse, tables.far), strict=True):
-        rows = [_constant(half.tobytes(), "float64", torch.device("cpu")).view(ROWS, -1) for half in table]
-        on_device = [half.to(torch.float32).to(ids.device) for half in rows]
-        c, s = (_rows(half, place, axis) for half in on_device)
-        cos, sin = (c, s) if cos is None or sin is None else (cos * c - sin * s, sin * c + cos * s)
-    assert cos is not None and sin is not None
-    m = ids.index_select(0, axis).movedim(0, -1)
-    far = m.abs() >= SPLIT_LIMIT
-    nowhere = torch.full_like(cos, float("nan"))
+        c, s = (_rows(torch.from_numpy(half.astype(np.float32)).to(ids.device), place) for half in table)
+        cos, sin = cos * c - sin * s, sin * c + cos * s
+    far, nowhere = size >= SPLIT_LIMIT, torch.full_like(cos, float("nan"))
     return torch.where(far, nowhere, cos), torch.where(far, nowhere, torch.where(m < 0, -sin, sin))
 
 
-def _rows(table: Tensor, place: Tensor, axis: Tensor) -> Tensor:
-    """Give the entries [..., S, C] of a table [1024, C] at places [A, ..., S], each column at its own axis's place."""
-    by_column = place.index_select(0, axis).movedim(0, -1)  # [..., S, C]
-    flat = by_column.reshape(-1, by_column.shape[-1])
-    return table.gather(0, flat).reshape(by_column.shape)
+def _rows(table: Tensor, place: Tensor) -> Tensor:
+    """Give the entries [..., S, C] of a table [1024, C] at places [..., S, C], each column at its own place."""
+    return table.gather(0, place.reshape(-1, place.shape[-1])).reshape(place.shape)
 
 
-def _apply(x: Tensor, pairs: Pairs, k: Coefficients, real: torch.dtype) -> Tensor:
-    plan = _plan(pairs, x.shape[-1])
-    if plan.kind == "half":
-        a, b = x[..., plan.start : plan.middle], x[..., plan.middle : plan.end]
-    elif plan.kind == "interleaved":
-        a, b = x[..., plan.start : plan.end : 2], x[..., plan.start + 1 : plan.end : 2]
+def _apply(x: Tensor, recipe: Recipe, k: Coefficients, real: torch.dtype) -> Tensor:
+    if recipe.kind == "half":
+        a, b = x[..., recipe.start : recipe.middle], x[..., recipe.middle : recipe.end]
+    elif recipe.kind == "interleaved":
+        a, b = x[..., recipe.start : recipe.end : 2], x[..., recipe.start + 1 : recipe.end : 2]
     else:
-        a = x.index_select(-1, _constant(pairs.first.tobytes(), "int64", x.device))
-        b = x.index_select(-1, _constant(pairs.second.tobytes(), "int64", x.device))
+        a, b = (
+            x.index_select(-1, _constant(channels, torch.int64, x.device)) for channels in (recipe.first, recipe.second)
+        )
     a, b = a.to(real), b.to(real)
     turned_a, turned_b = (a * k.c0 - b * k.s0).to(x.dtype), (b * k.c1 + a * k.s1).to(x.dtype)
-    if plan.kind == "interleaved":
+    if recipe.kind == "any":
+        still = x.index_select(-1, _constant(recipe.still, torch.int64, x.device))
+        joined = torch.cat([turned_a, turned_b, still], dim=-1)
+        return joined.index_select(-1, _constant(recipe.order, torch.int64, x.device))
+    if recipe.kind == "interleaved":
         pieces = [torch.stack((turned_a, turned_b), dim=-1).flatten(-2)]
     else:
         pieces = [turned_a, turned_b]
-    if plan.kind != "any":
-        before = [x[..., : plan.start]] if plan.start else []
-        behind = [x[..., plan.end :]] if plan.end < x.shape[-1] else []
-        return torch.cat([*before, *pieces, *behind], dim=-1)
-    still = _constant(plan.still, "int64", x.device)
-    joined = torch.cat([*pieces, x.index_select(-1, still)], dim=-1)
-    return joined.index_select(-1, _constant(plan.order, "int64", x.device))
+    before = [x[..., : recipe.start]] if recipe.start else []
+    behind = [x[..., recipe.end :]] if recipe.end < x.shape[-1] else []
+    return torch.cat([*before, *pieces, *behind], dim=-1)
 
 
-class _Plan:
-    """How a pair table is taken out of a row: two slices, a stride of two, or index by index."""
-
-    def __init__(self, pairs: Pairs, width: int) -> None:
-        first, second, count = pairs.first, pairs.second, len(pairs)
-        steps = np.arange(count)
-        self.kind, self.start = "any", int(first[0])
-        self.end, self.middle = self.start + 2 * count, self.start + count
-        if np.array_equal(first, self.start + steps) and np.array_equal(second, self.middle + steps):
-            self.kind = "half"
-        elif np.array_equal(first, self.start + 2 * steps) and np.array_equal(second, first + 1):
-            self.kind = "interleaved"
-        still = np.setdiff1d(np.arange(width), np.concatenate([first, second]))
-        self.still = still.tobytes()
-        self.order = np.argsort(np.concatenate([first, second, still])).astype(np.int64).tobytes()
-
-
-@lru_cache(maxsize=64)
-def _plan(pairs: Pairs, width: int) -> _Plan:
-    if not len(pairs):
-        raise RopewalkError("this table has no pairs: nothing would turn.")
-    return _Plan(pairs, width)
-
-
-def _constant(content: bytes, dtype: str, device: torch.device) -> Tensor:
+def _constant(values: tuple[Any, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Give numbers as a tensor on device, kept for the next call unless a mode or a trace is watching."""
     if torch.compiler.is_compiling() or watched():
-        return _made(content, dtype, device)
-    return _kept(content, dtype, device)
+        return torch.tensor(values, dtype=dtype, device=device)
+    return _kept(values, dtype, device)
 
 
 @lru_cache(maxsize=256)
-def _kept(content: bytes, dtype: str, device: torch.device) -> Tensor:
+def _kept(values: tuple[Any, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(False):  # an inference tensor would be refused by a later backward
-        return _made(content, dtype, device)
-
-
-def _made(content: bytes, dtype: str, device: torch.device) -> Tensor:
-    return torch.from_numpy(np.frombuffer(content, dtype=dtype).copy()).to(device)
+        return torch.tensor(values, dtype=dtype, device=device)
 
 
 def watched() -> bool:
