@@ -83,7 +83,7 @@ def variant(launch):
         if parameter.is_constexpr:
             key[parameter.name] = value
         elif isinstance(value, torch.Tensor):
-            key[parameter.name] = value.dtype, value.data_ptr() % 16 == 0
+            key[parameter.name] = value.dtype, parameter.do_not_specialize or value.data_ptr() % 16 == 0
         else:
             assert parameter.do_not_specialize, parameter.name
             key[parameter.name] = -(2**31) <= value < 2**31
@@ -98,6 +98,13 @@ def test_a_growing_sequence_compiles_nothing_anew(launched, head_dim):
         for seq in (1, 2, 7, 16, 1000, 4096)
     ]
     assert all(one == grown[0] for one in grown)
+
+
+@not_interpreted
+def test_positions_cut_from_a_longer_row_compile_nothing_anew(launched):
+    row = torch.zeros(1, 1, 8, dtype=torch.int64)
+    cut = [variant(launched((1, 1, 8, 128), rope(), row[..., at : at + 1])) for at in range(3)]
+    assert all(one == cut[0] for one in cut)
 
 
 @not_interpreted
@@ -154,7 +161,8 @@ def compiled(launch, capability=90):
             signature[parameter.name], constants[(index,)] = "constexpr", value
         elif isinstance(value, torch.Tensor):
             signature[parameter.name] = POINTERS[value.dtype]
-            attributes[(index,)] = [["tt.divisibility", 16]]
+            if not parameter.do_not_specialize:
+                attributes[(index,)] = [["tt.divisibility", 16]]
         else:
             signature[parameter.name] = "i32"
     source = ASTSource(KERNEL, signature=signature, constexprs=constants, attrs=attributes)

@@ -65,7 +65,7 @@ def _copied(x, out, live, START: tl.constexpr, STOP: tl.constexpr, BLOCK: tl.con
 
 @triton.jit(
     do_not_specialize=[
-        *("tokens", "seq", "heads", "heads_each", "chunks"),
+        *("ids", "tokens", "seq", "heads", "heads_each", "chunks"),
         *("x_batch", "x_seq", "x_head", "out_batch", "out_seq", "out_head", "ids_axis", "ids_batch", "ids_seq"),
     ]
 )
