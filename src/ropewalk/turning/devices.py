@@ -128,7 +128,8 @@ def _by_triton(
         ids = ids.to(torch.float64 if ids.is_floating_point() else torch.int64)
         ids = ids.unsqueeze(0) if ids.ndim == 1 else ids  # [1 or B, S]
         ids = ids.expand(rope.axes.num_axes, *ids.shape) if ids.ndim == 2 else ids
-    triton.turn(views[0], ids, pairs, transpose=transpose, inverse=inverse, out=views[1])
+    direct = rope.scaling.rope_type == "dynamic"  # another table at each length
+    triton.turn(views[0], ids, pairs, transpose=transpose, inverse=inverse, out=views[1], direct=direct)
     if target is not out:
         out.copy_(target)
 
