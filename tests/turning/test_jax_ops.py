@@ -464,6 +464,19 @@ def test_a_scan_over_decoding_steps_with_a_donated_cache():
     assert off(cache, truth(keys[:, :, 0].swapaxes(0, 1), np.arange(steps), description)) < EXACT
 
 
+def test_a_program_may_leave_batch_and_sequence_open():
+    export = pytest.importorskip("jax.export")
+    batch, seq = export.symbolic_shape("batch, seq")
+    description = rope(12, 1e4, rotary_dim=8)
+    shapes = (
+        jax.ShapeDtypeStruct((batch, seq, 3, 12), jnp.float32),
+        jax.ShapeDtypeStruct((batch, seq), jnp.int32),
+    )
+    program = export.export(jax.jit(lambda x, ids: rotate(x, ids, description)))(*shapes)
+    x, ids = random(2, 3, 3, 12), np.array([[1, 2, 70_001], [-4, 5, 6]], np.int32)
+    assert off(program.call(x, ids), truth(x, ids, description)) < EXACT
+
+
 def test_no_tracer_leaks_and_no_promotion_is_left_to_chance():
     x, ids = random(2, 3, 4, 12), np.array([1, 2, 3])
     axes = Ladders(widths=(6, 6), pairing_within="axis")
