@@ -104,6 +104,30 @@ def check_position_values(ids: NDArray[Any]) -> None:
         raise RopewalkError(f"position_ids must be finite, got {shown(as_double[~np.isfinite(as_double)][0].item())}.")
 
 
+def positions_by_axis(rope: Rope, position_ids: ArrayLike) -> NDArray[np.float64]:
+    """Give positions as [A, ..., S] float64."""
+    ids = numbers("position_ids", position_ids)
+    check_position_values(ids)
+    ids = ids.astype(np.float64)
+    axes = rope.axes.num_axes
+    if axes == 1 and 1 <= ids.ndim <= 2:
+        return ids[None]
+    if ids.ndim == 3 and ids.shape[0] == axes:
+        return ids
+    if axes > 1 and 1 <= ids.ndim <= 2 and rope.axes.kind == "sections":
+        return np.broadcast_to(ids, (axes, *ids.shape))  # text tokens: one position on every axis
+    expected = "[seq] or [batch, seq]" if axes == 1 else f"[axes={axes}, batch, seq]"
+    raise RopewalkError(f"position_ids must be {expected} for this rope, got shape {list(ids.shape)}.")
+
+
+def by_row(ids: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Give positions [A, S] or [A, B, S] as [A, count, S]."""
+    rows = ids if ids.ndim == 3 else ids[:, None]
+    if rows.shape[1] not in (1, count):
+        raise RopewalkError(f"length must be one int or one a row, got {count} for {rows.shape[1]} rows.")
+    return np.broadcast_to(rows, (rows.shape[0], count, rows.shape[2]))
+
+
 def lengths_of(rope: Rope, length: Length) -> int | list[int] | None:
     """Check length: None, one whole number, or a list of one for each row."""
     if length is None:

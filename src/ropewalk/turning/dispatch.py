@@ -89,15 +89,15 @@ def rotate_qk(
 
 def _home(x: Any) -> Any:
     """Give the module that turns what x is; a library is imported only for its own arrays."""
-    libraries = {base.__module__.partition(".")[0] for base in type(x).__mro__}
+    libraries = {base.__module__.partition(".")[0] for base in type(x).__mro__}  # tracers are of jax._src too
     if "torch" in libraries:
         from . import torch_calls
 
         return torch_calls
     if libraries & {"jax", "jaxlib"}:
-        from . import jax_ops
+        from . import jax_calls
 
-        return jax_ops
+        return jax_calls
     from . import numpy_ops
 
     return numpy_ops

@@ -12,11 +12,10 @@ from .._checks import choice, shown, truth
 from ..errors import RopewalkError
 from ..pairs import Pairs
 from ..rope import Rope
-from . import naive
+from ._inputs import LAYOUTS, numbers, positions_by_axis
 from .jax_angles import ranked
 from .jax_tables import Choice, chosen_tables, coefficients_known, coefficients_traced, is_traced
 
-LAYOUTS = ("bshd", "bhsd", "thd")
 _DTYPES = ("float32", "bfloat16", "float16", "float64")
 _FITS = np.iinfo(np.int32)
 
@@ -164,11 +163,11 @@ def _positions(rope: Rope, position_ids: Any, *, settle: bool) -> tuple[Any, boo
         narrow = jnp.issubdtype(position_ids.dtype, jnp.integer) and position_ids.dtype.itemsize <= 4
         if (narrow and not settle) or not position_ids.is_fully_addressable:
             return _by_axis(rope, position_ids), False  # without waiting for the device
-    ids = naive._numbers("position_ids", position_ids)
+    ids = numbers("position_ids", position_ids)
     if ids.dtype.kind in "iu" and not settle:
         if not ids.size or (ids.min() >= _FITS.min and ids.max() <= _FITS.max):
             return _by_axis(rope, ids.astype(np.int32)), False
-    return naive._positions(rope, ids), True
+    return positions_by_axis(rope, ids), True
 
 
 def _by_axis(rope: Rope, ids: Any) -> Any:

@@ -14,7 +14,8 @@ from ..errors import RopewalkError
 from ..pairs import Pairs
 from ..rope import Rope
 from ..scaling import LongRope
-from . import jax_angles, naive, tables
+from . import jax_angles, tables
+from ._inputs import by_row, lengths_of
 
 
 class Choice(NamedTuple):
@@ -35,7 +36,7 @@ def chosen_tables(rope: Rope, length: Any) -> Choice:
     if not rope.length_dependent:
         return Choice((rope.pairs(),))
     if not is_traced(length):
-        lengths = naive._lengths(rope, length)
+        lengths = lengths_of(rope, length)
         if isinstance(lengths, list):
             return Choice(tuple(rope.pairs(entry) for entry in lengths), by_row=True)
         return Choice((rope.pairs(lengths),))
@@ -61,7 +62,7 @@ def coefficients_known(
     ids: NDArray[np.float64], chosen: Choice, inverse: bool, dtype: np.dtype[Any]
 ) -> tuple[Any, ...]:
     """Compute cos and sin in float64 on the host and ship them; a traced length picks on the device."""
-    rows = naive._by_row(ids, len(chosen.pairs)) if chosen.by_row else None
+    rows = by_row(ids, len(chosen.pairs)) if chosen.by_row else None
     found = []
     for row, pairs in enumerate(chosen.pairs):
         cos, sin = tables.cos_sin(pairs, ids if rows is None else rows[:, row])

@@ -7,7 +7,7 @@ from .._checks import shown
 from ..errors import RopewalkError
 from ..pairs import Pairs
 from ..rope import Rope
-from ._inputs import Length, check_position_values, lengths_of, numbers
+from ._inputs import Length, by_row, lengths_of, numbers, positions_by_axis
 
 
 def tables(
@@ -32,11 +32,11 @@ def tables(
     >>> cos.shape, round(float(cos[1, 1]), 9)
     ((2, 2), 0.540302306)
     """
-    ids, lengths = _positions(rope, position_ids), lengths_of(rope, length)
+    ids, lengths = positions_by_axis(rope, position_ids), lengths_of(rope, length)
     if not isinstance(lengths, list):
         return _cos_sin(rope.pairs(lengths), ids)
-    by_row = _by_row(ids, len(lengths))
-    rows = [_cos_sin(rope.pairs(entry), by_row[:, b]) for b, entry in enumerate(lengths)]
+    rows_of = by_row(ids, len(lengths))
+    rows = [_cos_sin(rope.pairs(entry), rows_of[:, b]) for b, entry in enumerate(lengths)]
     return np.stack([cos for cos, _ in rows]), np.stack([sin for _, sin in rows])
 
 
@@ -68,7 +68,7 @@ def rotate(
     x = numbers("x", x).astype(np.float64, copy=False)
     if x.ndim < 3 or x.shape[-1] != rope.head_dim:
         raise RopewalkError(f"x must be [..., seq, heads, head_dim={rope.head_dim}], got shape {list(x.shape)}.")
-    ids = _positions(rope, position_ids)
+    ids = positions_by_axis(rope, position_ids)
     batch = ids.shape[1:-1]
     if ids.shape[-1] != x.shape[-3] or (batch and batch != (1,) and batch != x.shape[-4:-3]):
         raise RopewalkError(
@@ -84,8 +84,8 @@ def rotate(
             f"length must be one int or one a row of x [..., batch, seq, heads, head_dim], got {len(lengths)} lengths "
             f"for x {list(x.shape)}."
         )
-    by_row = _by_row(ids, len(lengths))
-    turned = [_turned(x[..., b, :, :, :], rope.pairs(entry), by_row[:, b], inverse) for b, entry in enumerate(lengths)]
+    rows_of = by_row(ids, len(lengths))
+    turned = [_turned(x[..., b, :, :, :], rope.pairs(entry), rows_of[:, b], inverse) for b, entry in enumerate(lengths)]
     return np.stack(turned, axis=-4)
 
 
@@ -144,7 +144,7 @@ def score_from_distance(
     -0.709554095
     """
     q, k = _vector(q, rope), _vector(k, rope)
-    ids, one_length = _positions(rope, _one_position(distance, rope)), lengths_of(rope, length)
+    ids, one_length = positions_by_axis(rope, _one_position(distance, rope)), lengths_of(rope, length)
     if isinstance(one_length, list):
         raise RopewalkError(f"length must be one whole number here, got {shown(length)}.")
     pairs = rope.pairs(one_length)
@@ -156,30 +156,6 @@ def score_from_distance(
     still = np.setdiff1d(np.arange(rope.head_dim), np.concatenate([pairs.first, pairs.second]))
     turning = straight * np.cos(phi) + cross * np.sin(phi)
     return float(pairs.cos_sin_factor**2 * turning.sum() + (q[still] * k[still]).sum())
-
-
-def _positions(rope: Rope, position_ids: ArrayLike) -> NDArray[np.float64]:
-    """Give positions as [A, ..., S] float64."""
-    ids = numbers("position_ids", position_ids)
-    check_position_values(ids)
-    ids = ids.astype(np.float64)
-    axes = rope.axes.num_axes
-    if axes == 1 and 1 <= ids.ndim <= 2:
-        return ids[None]
-    if ids.ndim == 3 and ids.shape[0] == axes:
-        return ids
-    if axes > 1 and 1 <= ids.ndim <= 2 and rope.axes.kind == "sections":
-        return np.broadcast_to(ids, (axes, *ids.shape))  # text tokens: one position on every axis
-    expected = "[seq] or [batch, seq]" if axes == 1 else f"[axes={axes}, batch, seq]"
-    raise RopewalkError(f"position_ids must be {expected} for this rope, got shape {list(ids.shape)}.")
-
-
-def _by_row(ids: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Give positions [A, S] or [A, B, S] as [A, count, S]."""
-    by_row = ids if ids.ndim == 3 else ids[:, None]
-    if by_row.shape[1] not in (1, count):
-        raise RopewalkError(f"length must be one int or one a row, got {count} for {by_row.shape[1]} rows.")
-    return np.broadcast_to(by_row, (by_row.shape[0], count, by_row.shape[2]))
 
 
 def _angles(ids: NDArray[np.float64], axis: NDArray[np.int64], inv_freq: NDArray[np.float64]) -> NDArray[np.float64]:
