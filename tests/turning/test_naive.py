@@ -9,8 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ropewalk import Ladders, Rope, RopewalkError, Sections, Strided, rotate, score, score_from_distance, tables
+from ropewalk import Ladders, Rope, RopewalkError, Sections, Strided, score, score_from_distance, tables
 from ropewalk.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
+from ropewalk.turning.naive import rotate
 
 X8 = [0.5, -1, 2, 1.5, -0.25, 3, -2, 1]
 K8 = [1, 0.5, -1, 2, 0.75, -0.5, 1.5, 0.25]

@@ -189,7 +189,7 @@ def _by_operations(
 
 def _direct(*tensors: Tensor) -> bool:
     """Whether these tensors may go past the dispatcher: plain ones, nobody recording, tracing or transforming."""
-    if torch.compiler.is_compiling() or torch_ops.watched() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or torch_ops.watched() or torch._C._get_tracing_state() is not None:
         return False
     recording = torch.is_grad_enabled()
     for x in tensors:
@@ -263,7 +263,7 @@ def _share(x: Tensor, out: Tensor) -> bool:
         return False
     views = [one.detach().view(torch.uint8 if one.stride(-1) == 1 else one.dtype) for one in (x, out)]
     try:
-        arrays = [one.numpy() for one in views]
+        first, second = (one.numpy() for one in views)
     except TypeError:  # bfloat16 with a strided last dimension
-        arrays = [one.detach().view(torch.int16).numpy() for one in (x, out)]
-    return bool(np.shares_memory(*arrays))
+        first, second = (one.detach().view(torch.int16).numpy() for one in (x, out))
+    return bool(np.shares_memory(first, second))

@@ -1,5 +1,6 @@
 """Turning torch tensors by plain torch operations: any device, learnable speeds, gradients of positions, vmap."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,6 +21,9 @@ from .tables import (
     speeds,
     split_tables,
 )
+
+_modes = torch._C._len_torch_dispatch_stack
+_transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack  # pyright: ignore[reportAttributeAccessIssue]
 
 WITHOUT_FLOAT64 = ("mps", "xla", "vulkan", "privateuseone")
 
@@ -65,10 +69,16 @@ class Recipe:
         return len(self.first)
 
 
-@torch.compiler.disable
 def recipe_of(rope: Rope, length: int | None = None) -> Recipe:
     """Give the recipe of a description at a length; made once for each table."""
+    return _untraced_recipe(rope, length)
+
+
+def _recipe_at(rope: Rope, length: int | None) -> Recipe:
     return _recipe(rope.pairs(length), rope.head_dim, rope.axes.num_axes)
+
+
+_untraced_recipe: Any = torch.compiler.disable(_recipe_at)
 
 
 @lru_cache(maxsize=64)
@@ -218,4 +228,4 @@ def _kept(values: tuple[Any, ...], dtype: torch.dtype, device: torch.device) -> 
 
 def watched() -> bool:
     """Whether a dispatch mode (fake tensors, a trace) or a functorch transform sees every operation."""
-    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._functorch.peek_interpreter_stack() is not None
+    return _modes() > 0 or _transforms() is not None
