@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <cstdlib>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #if defined(_OPENMP)
@@ -65,6 +67,7 @@ class Plan {
             }
         for (const int64_t axis : column_axis_)
             if (axis < 0 || axis >= axes) throw nb::value_error("an axis of the pair table is out of range");
+        for (const double speed : speeds_) fastest_ = std::max(fastest_, std::fabs(speed));
         find_runs(first.data(), second.data(), pairs);
         find_gaps(turned);
         table_ = {head_dim,  pairs,   columns, axes,    speeds_.data(), column_axis_.data(),
@@ -89,6 +92,8 @@ class Plan {
     const Table &table() const { return table_; }
 
     int64_t run_count() const { return table_.run_count; }
+
+    double fastest() const { return fastest_; }
 
   private:
     void find_runs(const int64_t *first, const int64_t *second, int64_t pairs) {
@@ -122,6 +127,7 @@ class Plan {
     std::vector<Gap> gaps_;
     std::vector<Doubles> kept_;
     Table table_;
+    double fastest_ = 0;
 };
 
 struct Numbers {  // of a tuple of Python integers, at most 4
@@ -168,7 +174,7 @@ bool positions_fit(const Numbers &shape, const Numbers &strides, int64_t batch, 
 }
 
 template <class T>
-bool all_usable(const T *data, const Positions &p, int64_t axes, int64_t batch, int64_t seq) {
+bool all_usable(const T *data, const Positions &p, int64_t axes, int64_t batch, int64_t seq, double fastest) {
     const int64_t rows_given = p.batch ? batch : 1, axes_given = p.axis ? axes : 1;
     for (int64_t a = 0; a < axes_given; ++a)
         for (int64_t b = 0; b < rows_given; ++b)
@@ -177,19 +183,23 @@ bool all_usable(const T *data, const Positions &p, int64_t axes, int64_t batch, 
                 if constexpr (std::numeric_limits<T>::is_integer) {
                     if (static_cast<int64_t>(value) > max_position || static_cast<int64_t>(value) < -max_position)
                         return false;
-                } else if (!std::isfinite(value)) {
-                    return false;
                 }
+                if (!std::isfinite(static_cast<double>(value) * fastest)) return false;
             }
     return true;
 }
 
-bool all_usable(const Positions &p, int64_t axes, int64_t batch, int64_t seq) {
+// Integers within 2^53, floats finite, and no angle beyond float64.
+bool all_usable(const Positions &p, int64_t axes, int64_t batch, int64_t seq, double fastest) {
     switch (p.type) {
-        case PositionType::i64: return all_usable(reinterpret_cast<const int64_t *>(p.data), p, axes, batch, seq);
-        case PositionType::i32: return true;
-        case PositionType::f64: return all_usable(reinterpret_cast<const double *>(p.data), p, axes, batch, seq);
-        case PositionType::f32: return all_usable(reinterpret_cast<const float *>(p.data), p, axes, batch, seq);
+        case PositionType::i64:
+            return all_usable(reinterpret_cast<const int64_t *>(p.data), p, axes, batch, seq, fastest);
+        case PositionType::i32:
+            return all_usable(reinterpret_cast<const int32_t *>(p.data), p, axes, batch, seq, fastest);
+        case PositionType::f64:
+            return all_usable(reinterpret_cast<const double *>(p.data), p, axes, batch, seq, fastest);
+        case PositionType::f32:
+            return all_usable(reinterpret_cast<const float *>(p.data), p, axes, batch, seq, fastest);
         default: return true;
     }
 }
@@ -211,12 +221,38 @@ void ask_for_large_pages(char *data, int64_t bytes) {
 #endif
 }
 
+// Whether any two elements of a view, or of two, may lie on one another; judged by their strides and outer bounds alone.
+bool may_overlap(const View *views, int64_t count, const Job &job, int64_t width, int64_t size) {
+    const char *begin[2], *end[2];
+    for (int64_t v = 0; v < count; ++v) {
+        std::pair<int64_t, int64_t> dims[4] = {{std::abs(views[v].out_batch), job.batch},
+                                               {std::abs(views[v].out_seq), job.seq},
+                                               {std::abs(views[v].out_head), views[v].heads},
+                                               {1, width}};
+        std::sort(dims, dims + 4);
+        int64_t reach = 0, below = 0, above = 0;
+        for (const auto &[stride, entries] : dims)
+            if (entries > 1) {
+                if (stride <= reach) return true;
+                reach += stride * (entries - 1);
+            }
+        for (const auto &[stride, entries] : {std::pair{views[v].out_batch, job.batch},
+                                              std::pair{views[v].out_seq, job.seq},
+                                              std::pair{views[v].out_head, views[v].heads}})
+            (stride < 0 ? below : above) += stride * (entries - 1);
+        begin[v] = views[v].out + below * size;
+        end[v] = views[v].out + (above + width) * size;
+    }
+    return count == 2 && begin[0] < end[1] && begin[1] < end[0];
+}
+
 constexpr int64_t worth_threads = 128 * 1024;  // bytes turned; below, waking a thread takes longer than the work
 
 // tensors: (in, out, shape, in strides, out strides) for each of one or two. positions: None, or (address, type,
-// shape, strides). Strides count elements. fresh: the results are new, contiguous memory that nothing was written to.
+// shape, strides). Strides count elements. memory says what the
+// results are: 0, checked by the caller; 1, new and contiguous; 2, the tensors themselves, to be checked here.
 int turn(const Plan &plan, nb::tuple tensors, nb::handle positions, int dtype, bool heads_first, bool one_for_all,
-         double scale, bool transpose, bool fresh) {
+         double scale, bool transpose, int memory) {
     const Table &table = plan.table();
     View views[2];
     Job job = {};
@@ -263,7 +299,7 @@ int turn(const Plan &plan, nb::tuple tensors, nb::handle positions, int dtype, b
         job.positions.type = static_cast<PositionType>(type);
         if (!positions_fit(shape, strides, job.batch, job.seq, table.axes, one_for_all, job.positions)) return misfit;
         if (job.batch * job.seq == 0) return ok;
-        if (!all_usable(job.positions, table.axes, job.batch, job.seq)) return bad_position;
+        if (!all_usable(job.positions, table.axes, job.batch, job.seq, plan.fastest())) return bad_position;
     } else if (table.axes != 1 && !one_for_all) {
         return misfit;
     }
@@ -281,8 +317,9 @@ int turn(const Plan &plan, nb::tuple tensors, nb::handle positions, int dtype, b
         job.threads = static_cast<int>(std::min<int64_t>(omp_get_max_threads(), tokens));
     }
 #endif
+    if (memory == 2 && may_overlap(views, job.view_count, job, table.head_dim, item_size[dtype])) return misfit;
     nb::gil_scoped_release released;
-    if (fresh)
+    if (memory == 1)
         for (int64_t v = 0; v < job.view_count; ++v)
             ask_for_large_pages(views[v].out, tokens * views[v].heads * table.head_dim * item_size[dtype]);
     active.turn(job);
@@ -315,7 +352,7 @@ NB_MODULE(_kernel, m) {
         .def("set_tables", &Plan::set_tables)
         .def_prop_ro("run_count", &Plan::run_count);
     m.def("turn", &turn, nb::arg("plan"), nb::arg("tensors"), nb::arg("positions").none(), nb::arg("dtype"),
-          nb::arg("heads_first"), nb::arg("one_for_all"), nb::arg("scale"), nb::arg("transpose"), nb::arg("fresh"));
+          nb::arg("heads_first"), nb::arg("one_for_all"), nb::arg("scale"), nb::arg("transpose"), nb::arg("memory"));
     m.def("variants", &variant_names);
     m.def("use_variant", &use_variant);
     m.def("active_variant", [] { return active.name; });

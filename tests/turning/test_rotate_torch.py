@@ -161,13 +161,3 @@ def test_f701_a_device_without_float64_stays_near_the_truth(kind, monkeypatch):
         expected = truth(wide(x), given.numpy(), description)
         assert found.dtype == torch.float32
         assert_allclose(wide(found), expected, rtol=0, atol=5e-6)
-
-
-def test_a_device_without_float64_turns_far_positions_too(monkeypatch):
-    from ropewalk.turning import kernel, torch_ops
-
-    monkeypatch.setattr(kernel, "module", None)
-    monkeypatch.setattr(torch_ops, "WITHOUT_FLOAT64", ("cpu",))
-    x, ids = tensor(4, 2, 8), torch.tensor([2**30 + 1, -(2**31) - 5, 2**40 + 3, 2**53])
-    description = rope(8, theta=16)  # products without rounding
-    assert_allclose(wide(rotate(x, ids, description)), truth(wide(x), ids.numpy(), description), rtol=0, atol=5e-6)

@@ -29,8 +29,28 @@ def numbers(what: str, values: ArrayLike) -> NDArray[Any]:
             "must be detached, on the CPU and not bfloat16."
         ) from error
     if array.dtype.kind not in "iuf" and "float" not in array.dtype.name:  # bfloat16 is of kind V
-        raise RopewalkError(f"{what} must be an array of integers or floats, got {shown(values)}.")
+        kind = "" if array.dtype.kind == "O" else f", {array.dtype.name}"
+        raise RopewalkError(f"{what} must be an array of integers or floats, got {shown(values)}{kind}.")
     return array
+
+
+def position_array(position_ids: ArrayLike) -> NDArray[Any]:
+    """Give positions as an array, checked; whole numbers of a list are not made floats on the way."""
+    ids = numbers("position_ids", position_ids)
+    if ids.dtype.kind == "f" and isinstance(position_ids, list | tuple):
+        listed = np.asarray(position_ids, dtype=object).ravel().tolist()
+        beyond = [one for one in listed if isinstance(one, int) and abs(one) > MAX_POSITION]
+        if beyond:
+            raise _too_far(beyond[0], beyond[0])
+    check_position_values(ids)
+    return ids
+
+
+def _too_far(lowest: object, highest: object) -> RopewalkError:
+    return RopewalkError(
+        f"integer position_ids must lie within ±2^53 = {MAX_POSITION}, beyond which float64 skips integers, got "
+        f"{shown(lowest)} to {shown(highest)}."
+    )
 
 
 def check_rope(rope: object) -> Rope:
@@ -93,10 +113,7 @@ def check_position_values(ids: NDArray[Any]) -> None:
     """Raise for integers beyond 2^53 and for floats that are not finite."""
     if ids.dtype.kind in "iu":
         if ids.size and (ids.max() > MAX_POSITION or ids.min() < -MAX_POSITION):
-            raise RopewalkError(
-                f"integer position_ids must lie within ±2^53 = {MAX_POSITION}, beyond which float64 skips integers, "
-                f"got {ids.min()} to {ids.max()}."
-            )
+            raise _too_far(ids.min().item(), ids.max().item())
         return
     with np.errstate(over="ignore"):
         as_double = ids.astype(np.float64)
@@ -106,9 +123,7 @@ def check_position_values(ids: NDArray[Any]) -> None:
 
 def positions_by_axis(rope: Rope, position_ids: ArrayLike) -> NDArray[np.float64]:
     """Give positions as [A, ..., S] float64."""
-    ids = numbers("position_ids", position_ids)
-    check_position_values(ids)
-    ids = ids.astype(np.float64)
+    ids = position_array(position_ids).astype(np.float64)
     axes = rope.axes.num_axes
     if axes == 1 and 1 <= ids.ndim <= 2:
         return ids[None]
@@ -153,8 +168,10 @@ def check_rows(lengths: Sequence[int], x: Sequence[int]) -> None:
         raise RopewalkError(f"length must be one int or one a row of x, got {len(lengths)} lengths for x {list(x)}.")
 
 
-def overlap_error() -> RopewalkError:
-    """Give the error for an out that shares part of its memory with its input."""
-    return RopewalkError(
-        "out overlaps x in part: it must be x itself (turned in place) or share no memory with it. Give another out."
-    )
+def check_out_pair(out: object) -> tuple[Any, Any]:
+    """Give out as (for q, for k), or raise."""
+    if out is None:
+        return None, None
+    if not isinstance(out, tuple | list) or len(out) != 2:
+        raise RopewalkError(f"out must be a pair, one for q and one for k, got {shown(out)}.")
+    return out[0], out[1]

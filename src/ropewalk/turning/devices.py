@@ -10,7 +10,7 @@ from ..pairs import Pairs
 from ..rope import Rope
 from . import kernel, torch_ops
 from ._inputs import check_position_values
-from .tables import check_invertible, cos_sin
+from .tables import check_invertible, check_reach, cos_sin
 
 DTYPES = {getattr(torch, name): code for name, code in kernel.DTYPES.items()}
 POSITION_DTYPES = {getattr(torch, name): code for name, code in kernel.POSITION_DTYPES.items()}
@@ -55,7 +55,7 @@ def turn_into(
                 _by_triton(triton, x, out, ids, rope, pairs, layout == "bhsd", transpose, inverse)
             return
     if xs[0].device.type == "cpu" and ids is not None:
-        check_values(ids)
+        check_values(ids, pairs)
         if inverse and not pairs.is_rotation:
             by_axis = ids.detach().to(torch.float64).numpy()
             wide = np.broadcast_to(by_axis, (rope.axes.num_axes, *by_axis.shape)) if by_axis.ndim < 3 else by_axis
@@ -78,6 +78,8 @@ def _by_kernel(
 ) -> None:
     entries, later, keep = [], [], []
     for x, out in zip(xs, outs, strict=True):
+        if not x.numel():
+            continue
         source = x if x.stride(-1) == 1 and not x.is_neg() else x.resolve_neg().contiguous()
         target = out
         if out.stride(-1) != 1 or out.is_neg():
@@ -85,6 +87,8 @@ def _by_kernel(
             later.append((out, target))
         keep.append((source, target))
         entries.append((source.data_ptr(), target.data_ptr(), source.shape, source.stride(), target.stride()))
+    if not entries:
+        return
     positions = None
     if ids is not None:
         code = POSITION_DTYPES.get(ids.dtype)
@@ -104,7 +108,7 @@ def _by_kernel(
         fresh=fresh,
     )
     if status:
-        _refuse(status, ids)
+        _refuse(status, ids, pairs)
     for out, target in later:
         out.copy_(target)
 
@@ -134,16 +138,19 @@ def _by_triton(
         out.copy_(target)
 
 
-def check_values(ids: Tensor | None) -> None:
+def check_values(ids: Tensor | None, pairs: Pairs | None = None) -> None:
     """Raise for positions that cannot be turned by; only where looking at them is free."""
     if ids is None or ids.device.type != "cpu" or torch.compiler.is_compiling() or torch_ops.watched():
         return
     if type(ids) is Tensor and ids.numel():
         wide = ids.detach().to(torch.int64 if ids.dtype in WHOLE else torch.float64)
         check_position_values(wide.numpy())
+        if pairs is not None:
+            check_reach(wide.numpy(), pairs)
 
 
-def _refuse(status: int, ids: Tensor | None) -> None:
+def _refuse(status: int, ids: Tensor | None, pairs: Pairs) -> None:
     if status == kernel.BAD_POSITION and ids is not None:
         check_position_values(ids.detach().numpy())
+        check_reach(ids.detach().numpy(), pairs)
     raise AssertionError(f"the kernel refused arguments that were checked: {status}")

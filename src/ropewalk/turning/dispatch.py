@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..errors import RopewalkError
 from ..rope import Rope
 from ._inputs import Length
 
@@ -84,7 +85,13 @@ def rotate_qk(
     >>> q.shape, k.shape
     ((3, 4, 4), (3, 2, 4))
     """
-    return _home(q).rotate_qk(q, k, position_ids, rope, inverse=inverse, length=length, out=out, layout=layout)
+    home = _home(q)
+    if _home(k) is not home:
+        raise RopewalkError(
+            f"q and k must be arrays of one library, got {type(q).__module__}.{type(q).__name__} and "
+            f"{type(k).__module__}.{type(k).__name__}. Convert one of them."
+        )
+    return home.rotate_qk(q, k, position_ids, rope, inverse=inverse, length=length, out=out, layout=layout)
 
 
 def _home(x: Any) -> Any:

@@ -16,6 +16,7 @@ from .tables import column_axes, speeds, split_tables
 DTYPES = {"float32": 0, "float64": 1, "bfloat16": 2, "float16": 3}
 POSITION_DTYPES = {"int64": 1, "int32": 2, "float64": 3, "float32": 4}
 OK, MISFIT, BAD_POSITION = range(3)  # what the kernel answers
+CHECKED, NEW, IN_PLACE = range(3)  # what it is told of the memory it writes to
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -106,4 +107,6 @@ def turn(
     g = pairs.cos_sin_factor
     scale, transposed = (1 / g if inverse else g), transpose != inverse
     for_all = rope.axes.kind == "sections"
-    return module.turn(plan, tensors, positions, dtype, heads_first, for_all, scale, transposed, fresh)
+    return module.turn(
+        plan, tensors, positions, dtype, heads_first, for_all, scale, transposed, NEW if fresh else CHECKED
+    )

@@ -13,17 +13,18 @@ from . import kernel
 from ._inputs import (
     Length,
     check_layout,
+    check_out_pair,
     check_pair_of_shapes,
     check_position_shape,
-    check_position_values,
     check_rope,
     check_rows,
     check_shape,
     lengths_of,
     numbers,
-    overlap_error,
+    position_array,
 )
-from .tables import check_invertible, coefficients, cos_sin
+from ._memory import Block, check_outs
+from .tables import check_invertible, check_reach, coefficients, cos_sin
 
 Array = NDArray[Any]
 
@@ -54,7 +55,7 @@ def rotate_qk(
     layout: str = "bshd",
 ) -> tuple[Array, Array]:
     """Turn queries and keys; see ropewalk.rotate_qk."""
-    q_out, k_out = (None, None) if out is None else out
+    q_out, k_out = check_out_pair(out)
     turned = _turn_all([("q", q, q_out), ("k", k, k_out)], position_ids, rope, inverse, length, layout)
     return turned[0], turned[1]
 
@@ -80,6 +81,7 @@ def _turn_all(
     if isinstance(lengths, list):
         check_rows(lengths, arrays[0][1].shape)
     outs = [_result(name, x, out) for name, x, out in arrays]
+    check_outs([(name, _block(x), None if out is None else _block(out)) for name, x, out in arrays])
     xs = [x for _, x, _ in arrays]
     heads_first = layout == "bhsd"
     lead = xs[0].ndim - 4
@@ -98,7 +100,7 @@ def _turn_all(
 def _turn(
     rows: list[tuple[Array, Array]], ids: Array, rope: Rope, pairs: Pairs, heads_first: bool, inverse: bool
 ) -> None:
-    """Turn arrays of 3 or 4 dimensions into their results, all checks done."""
+    """Turn arrays of 3 or 4 dimensions into their results, all checks done but that of the angles' reach."""
     rows = [(x, out) for x, out in rows if x.size]  # NumPy gives empty arrays strides of 0
     if not rows:
         return
@@ -119,7 +121,9 @@ def _turn(
             inverse=inverse,
             fresh=False,
         )
-        assert status == 0, f"the kernel refused arguments that were checked: {status}"
+        if status == kernel.BAD_POSITION:
+            check_reach(ids, pairs)
+        assert status == kernel.OK, f"the kernel refused arguments that were checked: {status}"
         for (_, out), turned in zip(rows, rows_out, strict=True):
             if turned is not out:
                 out[...] = turned
@@ -144,7 +148,7 @@ def _turn(
 
 
 def _vectors(name: str, x: ArrayLike) -> Array:
-    array = numbers(name, x)
+    array = x if isinstance(x, np.ndarray) else numbers(name, x)
     if array.dtype.name not in kernel.DTYPES:
         raise RopewalkError(
             f"{name} must be float32, float64, float16 or bfloat16, got {array.dtype.name}. Convert it first."
@@ -154,8 +158,7 @@ def _vectors(name: str, x: ArrayLike) -> Array:
 
 def _position_ids(position_ids: ArrayLike) -> Array:
     """Give positions in a type that the kernel reads, checked."""
-    ids = numbers("position_ids", position_ids)
-    check_position_values(ids)
+    ids = position_array(position_ids)
     if ids.dtype.name in kernel.POSITION_DTYPES and ids.dtype.isnative:
         return _for_kernel(ids)
     return ids.astype(np.int64 if ids.dtype.kind in "iu" else np.float64)
@@ -171,10 +174,11 @@ def _result(name: str, x: Array, out: Array | None) -> Array:
         raise RopewalkError(f"{what} must be an array like it, {list(x.shape)} {x.dtype.name}, got {got}.")
     if not out.flags.writeable:
         raise RopewalkError(f"{what} must be writeable. Give an array that may be changed.")
-    same = _address(out) == _address(x) and out.strides == x.strides
-    if not same and np.shares_memory(x, out):
-        raise overlap_error()
     return out
+
+
+def _block(array: Array) -> Block:
+    return Block(_address(array), array.shape, array.strides, array.itemsize)
 
 
 def _for_kernel(array: Array) -> Array:

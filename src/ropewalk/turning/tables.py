@@ -94,8 +94,22 @@ def angles(position_ids: Float64, axis: NDArray[np.int64], inv_freq: Float64) ->
     with np.errstate(over="ignore"):
         product = np.moveaxis(position_ids[axis], 0, -1) * inv_freq
     if not np.isfinite(product).all():
-        raise RopewalkError("a position times a frequency leaves float64: give smaller positions.")
+        raise _beyond_float64()
     return product
+
+
+def check_reach(position_ids: NDArray[Any], pairs: Pairs) -> None:
+    """Raise where the largest position times the highest speed leaves float64."""
+    if not position_ids.size or not len(pairs):
+        return
+    with np.errstate(over="ignore"):
+        reach = np.abs(position_ids.astype(np.float64)).max() * np.abs(speeds(pairs)).max()
+    if not np.isfinite(reach):
+        raise _beyond_float64()
+
+
+def _beyond_float64() -> RopewalkError:
+    return RopewalkError("a position times a frequency leaves float64: give smaller positions.")
 
 
 def cos_sin(pairs: Pairs, position_ids: Float64) -> tuple[Float64, Float64]:

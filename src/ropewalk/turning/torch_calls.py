@@ -12,16 +12,16 @@ from ..rope import Rope
 from . import kernel, op, torch_ops
 from ._inputs import (
     check_layout,
+    check_out_pair,
     check_pair_of_shapes,
     check_position_shape,
-    check_position_values,
     check_rope,
     check_rows,
     check_shape,
     lengths_of,
-    numbers,
-    overlap_error,
+    position_array,
 )
+from ._memory import Block, check_outs
 from .devices import DTYPES, POSITION_DTYPES, WHOLE, Lengths, check_values, turn_into
 
 
@@ -51,7 +51,7 @@ def rotate_qk(
     layout: str = "bshd",
 ) -> tuple[Tensor, Tensor]:
     """Turn queries and keys; see ropewalk.rotate_qk."""
-    q_out, k_out = (None, None) if out is None else out
+    q_out, k_out = check_out_pair(out)
     turned = turn_all((("q", q, q_out), ("k", k, k_out)), position_ids, rope, length, layout, inverse)
     return turned[0], turned[1]
 
@@ -84,8 +84,10 @@ def turn_all(
         check_rows(lengths, x.shape)
     outs = [out for _, _, out in given]
     by_operations = learned is not None or (ids is not None and ids.requires_grad and torch.is_grad_enabled())
+    by_operations = by_operations or torch_ops.differentiated()
     if by_operations:
-        check_values(ids)
+        if not torch.compiler.is_compiling():
+            check_values(ids, rope.pairs(lengths[0] if isinstance(lengths, list) else lengths))
         _check_outs(given)
         turned = [_by_operations(one, ids, rope, lengths, layout, inverse, learned) for _, one, _ in given]
         if all(out is None for out in outs):
@@ -103,6 +105,7 @@ def turn_all(
     fresh = all(out is None for out in outs)
     with torch.no_grad():
         turn_into([one for _, one, _ in given], made, ids, rope, lengths, layout, False, inverse, fresh=fresh)
+    torch.autograd.graph.increment_version([out for out in outs if out is not None])
     return made
 
 
@@ -159,10 +162,12 @@ class Quick:
             self.one_for_all,
             pairs.cos_sin_factor,
             False,
-            not in_place,
+            kernel.IN_PLACE if in_place else kernel.NEW,
         )
         if status:
             return None
+        if in_place:
+            torch.autograd.graph.increment_version((q, k))  # what autograd keeps of them is stale now
         return q_out, k_out
 
 
@@ -195,7 +200,7 @@ def _direct(*tensors: Tensor) -> bool:
     for x in tensors:
         if (type(x) is not Tensor and type(x) is not torch.nn.Parameter) or (recording and x.requires_grad):
             return False
-        if x.layout is not torch.strided or x.is_meta:
+        if x.is_meta:
             return False
     return True
 
@@ -206,6 +211,8 @@ def _check_tensor(name: str, x: object, first: Tensor) -> None:
     if x.dtype not in DTYPES:
         names = ", ".join(kernel.DTYPES)
         raise RopewalkError(f"{name} must be one of {names}, got {str(x.dtype).removeprefix('torch.')}.")
+    if x.layout is not torch.strided:
+        raise RopewalkError(f"{name} must be a dense tensor, got {x.layout}. Convert it first, with to_dense().")
     if x.dtype != first.dtype or x.device != first.device:
         raise RopewalkError(
             f"q and k must have one dtype and one device, got {first.dtype} on {first.device} and {x.dtype} on "
@@ -217,8 +224,7 @@ def _position_ids(position_ids: Any, device: torch.device) -> Tensor | None:
     if position_ids is None:
         return None
     if not isinstance(position_ids, Tensor):
-        array = numbers("position_ids", position_ids)
-        check_position_values(array)
+        array = position_array(position_ids)
         kind = np.int64 if array.dtype.kind in "iu" else np.float64
         return torch.from_numpy(np.ascontiguousarray(array.astype(kind))).to(device)
     if position_ids.device != device:
@@ -252,18 +258,9 @@ def _check_outs(given: tuple[tuple[str, Tensor, Tensor | None], ...]) -> None:
                 f"out= cannot be differentiated, and gradients are being recorded for {name}. Leave out away, or turn "
                 "under torch.no_grad()."
             )
-        same = out.data_ptr() == x.data_ptr() and out.stride() == x.stride()
-        if not same and x.device.type == "cpu" and _share(x, out):
-            raise overlap_error()
+    if given[0][1].device.type == "cpu" and any(out is not None for _, _, out in given):
+        check_outs([(name, _block(x), None if out is None else _block(out)) for name, x, out in given])
 
 
-def _share(x: Tensor, out: Tensor) -> bool:
-    """Whether two tensors of the CPU share an element."""
-    if x.untyped_storage().data_ptr() != out.untyped_storage().data_ptr() or not x.numel():
-        return False
-    views = [one.detach().view(torch.uint8 if one.stride(-1) == 1 else one.dtype) for one in (x, out)]
-    try:
-        first, second = (one.numpy() for one in views)
-    except TypeError:  # bfloat16 with a strided last dimension
-        first, second = (one.detach().view(torch.int16).numpy() for one in (x, out))
-    return bool(np.shares_memory(first, second))
+def _block(x: Tensor) -> Block:
+    return Block(x.data_ptr(), tuple(x.shape), tuple(stride * x.itemsize for stride in x.stride()), x.itemsize)

@@ -1,6 +1,5 @@
 """Turning torch tensors by plain torch operations: any device, learnable speeds, gradients of positions, vmap."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,7 +22,8 @@ from .tables import (
 )
 
 _modes = torch._C._len_torch_dispatch_stack
-_transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack  # pyright: ignore[reportAttributeAccessIssue]
+_functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+_transforms = _functorch.peek_interpreter_stack
 
 WITHOUT_FLOAT64 = ("mps", "xla", "vulkan", "privateuseone")
 
@@ -136,12 +136,15 @@ def turn(
     heads_first = layout == "bhsd"
     if position_ids is None:
         position_ids = torch.arange(x.shape[-2 if heads_first else -3], device=x.device)
-    cos, sin = cos_sin(position_ids, recipe, inv_freq)
-    real = torch.float64 if x.dtype == torch.float64 and cos.dtype == torch.float64 else torch.float32
-    parts = coefficients(cos, sin, recipe, transpose=transpose, inverse=inverse)
-    heads = -3 if heads_first else -2
-    k = Coefficients(*(part.to(real).unsqueeze(heads) for part in parts))
-    return _apply(x, recipe, k, real)
+    with torch.autocast(x.device.type, enabled=False):
+        cos, sin = cos_sin(position_ids, recipe, inv_freq)
+        real = torch.float64 if x.dtype == torch.float64 and cos.dtype == torch.float64 else torch.float32
+        parts = coefficients(cos, sin, recipe, transpose=transpose, inverse=inverse)
+        if x.ndim == 3 and cos.ndim == 3:  # packed tokens with positions [A, 1, T]
+            parts = [part.squeeze(0) for part in parts]
+        heads = -3 if heads_first else -2
+        k = Coefficients(*(part.to(real).unsqueeze(heads) for part in parts))
+        return _apply(x, recipe, k, real)
 
 
 def cos_sin(position_ids: Tensor, recipe: Recipe, inv_freq: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -229,3 +232,10 @@ def _kept(values: tuple[Any, ...], dtype: torch.dtype, device: torch.device) -> 
 def watched() -> bool:
     """Whether a dispatch mode (fake tensors, a trace) or a functorch transform sees every operation."""
     return _modes() > 0 or _transforms() is not None
+
+
+def differentiated() -> bool:
+    """Whether a functorch transform other than vmap is at work, which the op's own backward does not know."""
+    if torch.compiler.is_compiling() or _transforms() is None:
+        return False
+    return any(level.key() != _functorch.TransformType.Vmap for level in _functorch.get_interpreter_stack())
