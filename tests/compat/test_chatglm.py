@@ -310,8 +310,8 @@ Q = torch.zeros(3, 2, 4, 8)
         ((Q, Q, COS, SIN, torch.zeros(2, 3, dtype=torch.long)), r"\[seq=3, batch=2\].*\[2, 3\]"),
         ((Q, Q, COS, SIN, torch.zeros(3, 2)), "integers, got torch.float32"),
         ((Q, Q, COS, SIN, None), "integers, got NoneType"),
-        ((Q[..., :6], Q[..., :6], COS, SIN, torch.zeros(3, 2, dtype=torch.long)), r"head_dim=6"),
-        ((Q, Q[..., :6], COS, SIN, torch.zeros(3, 2, dtype=torch.long)), r"\[3, 2, 4, 6\]"),
+        ((Q[..., :6], Q[..., :6], COS, SIN, torch.zeros(3, 2, dtype=torch.long)), r"\[rows, 1, 6\]"),
+        ((Q, Q[..., :6], COS, SIN, torch.zeros(3, 2, dtype=torch.long)), r"one head_dim, got 8 and 6"),
         ((Q[0], Q[0], COS, SIN, torch.zeros(2, dtype=torch.long)), r"\[2, 4, 8\]"),
         ((Q.long(), Q, COS, SIN, torch.zeros(3, 2, dtype=torch.long)), "q must be a torch tensor of floating"),
         ((Q, Q, COS, SIN[:4], torch.zeros(3, 2, dtype=torch.long)), r"\[4, 1, 8\]"),
@@ -326,5 +326,20 @@ def test_two_dimensional_positions_of_another_shape_are_refused():
     q = torch.zeros(3, 2, 4, 16)
     with pytest.raises(RopewalkError, match=r"\[batch, 2, seq\].*\[2, 3\]"):
         apply_rotary_pos_emb_2d(q, q, COS, SIN, torch.zeros(2, 3, dtype=torch.long))
-    with pytest.raises(RopewalkError, match=r"head_dim=4"):
+    with pytest.raises(RopewalkError, match=r"\[rows, 1, 4\]"):
         apply_rotary_pos_emb_2d(q[..., :8], q[..., :8], COS, SIN, torch.zeros(2, 2, 3, dtype=torch.long))
+
+
+def test_half_precision_passes_under_autocast_which_refuses_to_concatenate_it():
+    q = random(3, 2, 4, 16, dtype=torch.half)
+    position_ids = torch.tensor([[[0, 1, 8], [3, 3, 4]], [[2, 7, 1], [0, 0, 1]]])
+
+    def both():
+        tables = RotaryEmbedding(8)(q, seq_len=9)
+        whole = apply_rotary_pos_emb_2d(q, q, *tables, position_ids)[0]
+        original = RotaryEmbedding(8, match_original=True)(q, seq_len=9)[0]
+        return *tables, whole, original, rotate_half(q)
+
+    plain = both()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert all(torch.equal(a, b) for a, b in zip(plain, both(), strict=True))

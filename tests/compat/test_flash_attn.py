@@ -270,3 +270,12 @@ def test_tables_of_a_rope_carry_its_scaling_and_factor():
 def test_ropes_that_the_tables_cannot_say_are_refused(rope, told):
     with pytest.raises(RopewalkError, match=told):
         cos_sin(rope, 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16, torch.float32])
+def test_autocast_changes_nothing(dtype):
+    x, tables = random(1, 3, 2, 12, dtype=dtype), cos_sin(a_rope(12, False, 8), 9)
+    plain = apply_rotary_emb(x, *tables, seqlen_offsets=6)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(apply_rotary_emb(x, *tables, seqlen_offsets=6), plain)
+        assert all(torch.equal(a, b) for a, b in zip(cos_sin(a_rope(12, False, 8), 9), tables, strict=True))

@@ -189,3 +189,11 @@ def test_what_does_not_fit_is_refused_with_both_numbers(arguments, told):
 def test_numbers_out_of_range_are_refused(arguments, told):
     with pytest.raises(RopewalkError, match=told):
         precompute_freqs_cis(*arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16, torch.float32])
+def test_autocast_changes_nothing(dtype):
+    q = random(1, 2, 3, 8, dtype=dtype)
+    plain = apply_rotary_emb(q, q, precompute_freqs_cis(8, 2))[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(apply_rotary_emb(q, q, precompute_freqs_cis(8, 2))[0], plain)

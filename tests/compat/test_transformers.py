@@ -303,3 +303,16 @@ Q, TABLE = torch.zeros(2, 3, 4, 8), torch.zeros(2, 4, 8)
 def test_what_does_not_fit_is_refused_with_both_numbers(arguments, told):
     with pytest.raises(RopewalkError, match=told):
         apply_rotary_pos_emb(*arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("rotary_dim", [4, 8])
+def test_autocast_changes_nothing_in_apply(dtype, rotary_dim):
+    q, rotary = random(1, 3, 2, 8, dtype=dtype), RotaryEmbedding(a_rope(head_dim=8, rotary_dim=rotary_dim))
+
+    def call():
+        return apply_rotary_pos_emb(q, q, *rotary(q, torch.tensor([[5, 900]])))[0]
+
+    plain = call()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(call(), plain) and plain.dtype == dtype

@@ -162,3 +162,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(arguments, told
     with pytest.raises(RopewalkError, match=told):
         rotary_embedding(*arguments)
     assert not QUERY.any()
+
+
+def test_autocast_changes_nothing():
+    rope, query = a_rope(12, True, 8), random(2, 3, 12, dtype=torch.half)
+    cache, other = cos_sin_cache(rope, 9, torch.half), query.clone()
+    rotary_embedding(torch.tensor([8, 3]), query, None, 12, cache, True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        again = cos_sin_cache(rope, 9, torch.half)
+        rotary_embedding(torch.tensor([8, 3]), other, None, 12, again, True)
+    assert torch.equal(again, cache) and torch.equal(other, query)

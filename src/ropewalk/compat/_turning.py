@@ -43,16 +43,22 @@ def turn_doubled(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     work = arithmetic(x.dtype)
     a, b = x[..., :width].to(work).chunk(2, dim=-1)
     (cos_a, cos_b), (sin_a, sin_b) = (part.to(work).chunk(2, dim=-1) for part in (cos, sin))
-    out = torch.cat((a * cos_a - b * sin_a, b * cos_b + a * sin_b), dim=-1).to(x.dtype)
-    return out if width == x.shape[-1] else torch.cat((out, x[..., width:]), dim=-1)
+    return _with_rest(torch.cat((a * cos_a - b * sin_a, b * cos_b + a * sin_b), dim=-1).to(x.dtype), x)
 
 
 def turn_leading(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:
     """Turn the first 2·cos.shape[-1] channels of x [..., D]; the others are copied."""
-    width = 2 * cos.shape[-1]
+    return _with_rest(turn(x[..., : 2 * cos.shape[-1]], cos, sin, interleaved=interleaved), x)
+
+
+def _with_rest(turned: Tensor, x: Tensor) -> Tensor:
+    """Give x with its first channels replaced; no concatenation, which autocast on the CPU refuses for half."""
+    width = turned.shape[-1]
     if width == x.shape[-1]:
-        return turn(x, cos, sin, interleaved=interleaved)
-    return torch.cat((turn(x[..., :width], cos, sin, interleaved=interleaved), x[..., width:]), dim=-1)
+        return turned
+    out = x.clone()
+    out[..., :width] = turned
+    return out
 
 
 def turn_leading_(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:

@@ -105,7 +105,7 @@ class RotaryEmbedding(nn.Module):
 
     def _exact(self, rows: int) -> tuple[Tensor, Tensor]:
         cos, sin = table(self.rope.pairs(), rows, self.precision, "cpu")
-        return torch.cat((cos, cos), dim=-1)[:, None], torch.cat((sin, sin), dim=-1)[:, None]
+        return cos.repeat(1, 2)[:, None], sin.repeat(1, 2)[:, None]
 
     def _rounded(self, rows: int) -> tuple[Tensor, Tensor]:
         with torch.device("cpu"):
@@ -113,7 +113,7 @@ class RotaryEmbedding(nn.Module):
 
     def _halved(self, inv_freq: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         angles = positions.half()[:, None] * inv_freq
-        doubled = torch.cat((angles, angles), dim=-1)[:, None]
+        doubled = angles.repeat(1, 2)[:, None]  # not cat, which autocast on the CPU refuses for half
         if self.precision == torch.bfloat16:
             doubled = doubled.float()
         return doubled.cos().to(self.precision), doubled.sin().to(self.precision)
@@ -124,7 +124,7 @@ class RotaryEmbedding(nn.Module):
             return self._halved(inv_freq, torch.arange(seq, dtype=torch.float32, device=device))
         work = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
         angles = torch.arange(seq, dtype=work, device=device)[:, None] * inv_freq.to(work)
-        doubled = torch.cat((angles, angles), dim=-1)[:, None]
+        doubled = angles.repeat(1, 2)[:, None]
         return doubled.cos().to(self.precision), doubled.sin().to(self.precision)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "RotaryEmbedding":
@@ -158,8 +158,9 @@ def rotate_half(x: Tensor) -> Tensor:
     """
     if x.shape[-1] % 2:
         raise RopewalkError(f"x must have an even number of channels, got shape {list(x.shape)}.")
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((-b, a), dim=-1)
+    half, out = x.shape[-1] // 2, torch.empty_like(x)
+    out[..., :half], out[..., half:] = -x[..., half:], x[..., :half]
+    return out
 
 
 def apply_rotary_pos_emb_index(
@@ -190,7 +191,10 @@ def apply_rotary_pos_emb_index(
     >>> apply_rotary_pos_emb_index(q, q, cos, sin, torch.tensor([[7]]))[0].flatten()
     tensor([0.7539, 0.6570])
     """
-    _check(q, k, cos, sin, q.shape[-1] if isinstance(q, Tensor) else 0)
+    check_floating(q=q, k=k)
+    _check(q, k, cos, sin, q.shape[-1])
+    if k.shape[-1] != q.shape[-1]:
+        raise RopewalkError(f"q and k must have one head_dim, got {q.shape[-1]} and {k.shape[-1]}.")
     if isinstance(position_id, Tensor) and position_id.shape != q.shape[:2]:
         raise RopewalkError(
             f"position_id must be [seq={q.shape[0]}, batch={q.shape[1]}] for q {list(q.shape)}, got "
@@ -227,31 +231,32 @@ def apply_rotary_pos_emb_2d(
     tensor([0.7539, 0.6570, 1.0000, 0.0000])
     """
     check_floating(q=q, k=k)
-    if q.shape[-1] % 2 or k.shape[-1] != q.shape[-1]:
-        raise RopewalkError(f"q and k must have one even head width, got {q.shape[-1]} and {k.shape[-1]}.")
+    if q.shape[-1] % 4 or k.shape[-1] != q.shape[-1]:
+        raise RopewalkError(
+            f"q and k must have one head_dim that is a multiple of 4, got {q.shape[-1]} and {k.shape[-1]}."
+        )
+    _check(q, k, cos, sin, q.shape[-1] // 2)
     check_ids("position_ids", position_ids)
     if q.ndim != 4 or position_ids.shape != (q.shape[1], 2, q.shape[0]):
         raise RopewalkError(
             f"position_ids must be [batch, 2, seq] for q [seq, batch, heads, head_dim], got {list(position_ids.shape)} "
             f"for {list(q.shape)}."
         )
-    parts = [
-        apply_rotary_pos_emb_index(q_part, k_part, cos, sin, position_ids[:, row].T)
-        for row, (q_part, k_part) in enumerate(zip(q.chunk(2, dim=-1), k.chunk(2, dim=-1), strict=True))
-    ]
-    q_parts, k_parts = zip(*parts, strict=True)
-    return torch.cat(q_parts, dim=-1), torch.cat(k_parts, dim=-1)
+    ids = position_ids.permute(2, 0, 1)
+    rows = [rows_of(part.squeeze(1), ids, "position_ids").unsqueeze(2) for part in (cos, sin)]  # [S, B, 1, 2, D/2]
+    q_out, k_out = (turn_doubled(x.unflatten(-1, (2, -1)), *rows).flatten(-2) for x in (q, k))
+    return q_out, k_out
 
 
 def _check(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, width: int) -> None:
-    check_floating(q=q, k=k, cos=cos, sin=sin)
+    check_floating(cos=cos, sin=sin)
     if q.ndim != 4 or k.ndim != 4 or q.shape[:2] != k.shape[:2] or width % 2:
         raise RopewalkError(
             f"q and k must be [seq, batch, heads, head_dim] with an even head_dim, got {list(q.shape)} and "
             f"{list(k.shape)}."
         )
-    if cos.shape != sin.shape or cos.ndim != 3 or cos.shape[1:] != (1, width) or k.shape[-1] != width:
+    if cos.shape != sin.shape or cos.ndim != 3 or cos.shape[1:] != (1, width):
         raise RopewalkError(
-            f"cos and sin must be [rows, 1, head_dim={width}] for q {list(q.shape)} and k {list(k.shape)}, got "
-            f"{list(cos.shape)} and {list(sin.shape)}. A head split in halves is turned by apply_rotary_pos_emb_2d."
+            f"cos and sin must be [rows, 1, {width}] for q {list(q.shape)}, got {list(cos.shape)} and "
+            f"{list(sin.shape)}. A whole head is turned by apply_rotary_pos_emb_index, one split in halves by apply_rotary_pos_emb_2d."
         )

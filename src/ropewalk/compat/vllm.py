@@ -46,7 +46,10 @@ def cos_sin_cache(
             f"those from {rope_dim_offset} on. Pass rope_dim_offset={rope.rotary_start} here and to rotary_embedding."
         )
     pairing_of(pairs, rope.rotary_start, "vLLM's op")
-    return torch.cat(table(pairs, max_position, dtype, device), dim=-1)
+    cos, sin = table(pairs, max_position, dtype, device)
+    cache = cos.new_empty(cos.shape[0], 2 * len(pairs))
+    cache[:, : len(pairs)], cache[:, len(pairs) :] = cos, sin
+    return cache
 
 
 def is_neox(rope: Rope) -> bool:
