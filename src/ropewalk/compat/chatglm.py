@@ -258,5 +258,6 @@ def _check(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, width: int) -> None:
     if cos.shape != sin.shape or cos.ndim != 3 or cos.shape[1:] != (1, width):
         raise RopewalkError(
             f"cos and sin must be [rows, 1, {width}] for q {list(q.shape)}, got {list(cos.shape)} and "
-            f"{list(sin.shape)}. A whole head is turned by apply_rotary_pos_emb_index, one split in halves by apply_rotary_pos_emb_2d."
+            f"{list(sin.shape)}. A whole head is turned by apply_rotary_pos_emb_index, one split in halves by "
+            "apply_rotary_pos_emb_2d."
         )
