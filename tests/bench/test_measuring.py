@@ -264,10 +264,26 @@ def test_no_row_stands_at_position_0_alone():
         assert (ids.amax(dim=1) > 0).all()
 
 
-def test_tensors_too_large_for_memory_are_told_in_one_line():
-    with pytest.raises(RopewalkError, match="cannot be made") as caught:
-        run(shape=Shape.parse("1,1048576,1024,1,1024"))  # 4 TiB
+def test_tensors_too_large_for_memory_are_told_in_one_line(monkeypatch):
+    monkeypatch.setattr(contenders, "physical_memory", lambda: 1_000_000)
+    with pytest.raises(RopewalkError, match=r"need about 0\.00262 GB .* has 0\.001 GB") as caught:
+        run(shape=Shape.parse("1,1024,8,2,16"))  # 4 times 10240·16 numbers of 4 bytes
     assert "\n" not in str(caught.value)
+    monkeypatch.setattr(contenders, "physical_memory", lambda: None)
+
+    def full(*size, **options):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory\nand a trace")
+
+    monkeypatch.setattr(torch, "randn", full)
+    with pytest.raises(RopewalkError, match="cannot be made: DefaultCPUAllocator: can't allocate memory"):
+        run()
+
+
+def test_the_machine_says_how_much_memory_it_has_or_nothing(monkeypatch):
+    found = contenders.physical_memory()
+    assert found is None or found > 2**26
+    monkeypatch.delattr("os.sysconf", raising=False)
+    assert contenders.physical_memory() is None
 
 
 def test_every_peer_has_a_builder():

@@ -226,8 +226,9 @@ def test_without_torch_one_line_names_the_extra():
     assert "pip install 'ropewalk[torch]'" in line
 
 
-def test_too_little_memory_is_one_line_and_2():
-    done = run("--shape", "1,1048576,1024,1,1024", "--case", "out-of-place", "--vs", "none", "--json")
+def test_too_little_memory_is_one_line_and_2(monkeypatch):
+    monkeypatch.setattr(contenders, "physical_memory", lambda: 1_000_000)
+    done = run("--shape", "1,1024,8,2,16", "--case", "out-of-place", "--vs", "none", "--json")
     assert (done.exit_code, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
 

@@ -1,8 +1,10 @@
 """Who is measured: copies as the yardsticks, our way, and other libraries' ways, each built on the same tensors."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from math import prod
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ from .plan import PEERS, THETA, Case, Shape
 
 OURS = "ropewalk"
 CLONE, COPY = "torch.clone", "copy_"
+COPIES = 4  # of q and k that are alive at once: given, copied to, and a result or two
 SEED = 20_210_420  # the day RoFormer appeared
 
 Turned = tuple[Tensor, ...]
@@ -82,6 +85,12 @@ def make_inputs(case: Case, asked: Shape, dtype: str, pairing: str) -> Inputs:
     def normal(size: list[int]) -> Tensor:
         return torch.randn(size, generator=generator).to(kind)
 
+    needed = COPIES * (prod(shape.q) + prod(shape.k)) * kind.itemsize
+    if (there := physical_memory()) is not None and needed > there:
+        raise RopewalkError(
+            f"q {shape.q} and k {shape.k} of {dtype} need about {needed / 1e9:.3g} GB with their copies, and this "
+            f"machine has {there / 1e9:.3g} GB: give a smaller --shape."
+        )
     try:
         q, k = normal(shape.q), normal(shape.k)
         grads = (normal(shape.q), normal(shape.k)) if case.backward else ()
@@ -95,6 +104,14 @@ def make_inputs(case: Case, asked: Shape, dtype: str, pairing: str) -> Inputs:
         ids = 1 + torch.randperm(max(asked.seq, shape.batch), generator=generator)[: shape.batch, None]
     rope = Rope(head_dim=shape.head_dim, rope_theta=THETA, pairing=pairing)
     return Inputs(q=q, k=k, position_ids=ids, rope=rope, dtype=dtype, grads=grads)
+
+
+def physical_memory() -> int | None:
+    """Give the machine's memory in bytes, None where it does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
 
 
 def references(inputs: Inputs) -> list[Contender]:
