@@ -27,7 +27,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = (
     *("_version", "errors", "_checks", "findings", "pairs", "axes", "scaling", "rope", "turning"),
     *("torch", "jax", "positions", "models", "export", "inspection", "comparison", "planning", "simulation", "gate"),
-    *("compat", "probe", "testing", "layouts", "fanout", "lab", "explorer"),
+    *("bench", "compat", "probe", "testing", "layouts", "fanout", "lab", "explorer"),
     *("__init__", "cli", "__main__"),
 )
 PUBLIC_FUNCTIONS = "read rotate rotate_qk tables score verify inspect compare check extend convert".split()
