@@ -204,7 +204,13 @@ bool all_usable(const Positions &p, int64_t axes, int64_t batch, int64_t seq, do
     }
 }
 
-constexpr int64_t item_size[] = {4, 8, 2, 2};
+constexpr int64_t item_size[] = {4, 8, 2, 2};         // by Dtype
+constexpr int64_t position_size[] = {1, 8, 4, 8, 4};  // by PositionType
+
+bool aligned(const char *data, int64_t size) {
+    return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size) == 0;
+}
+
 // New memory comes page by page, and each page costs a trap; large results ask Linux for large pages first. It is a hint
 // for whole 2 MB pieces within the result, and changes nothing where the memory is there already.
 constexpr uintptr_t large_page = 2 * 1024 * 1024;
@@ -285,6 +291,7 @@ int turn(const Plan &plan, nb::tuple tensors, nb::handle positions, int dtype, b
                     reinterpret_cast<char *>(PyLong_AsVoidPtr(PyTuple_GET_ITEM(one, 1))),
                     size[2], in[0], in[1], in[2], out[0], out[1], out[2]};
         if (PyErr_Occurred()) throw nb::python_error();
+        if (!aligned(views[i].in, item_size[dtype]) || !aligned(views[i].out, item_size[dtype])) return misfit;
     }
     if (!positions.is_none()) {
         PyObject *given = positions.ptr();
@@ -297,6 +304,7 @@ int turn(const Plan &plan, nb::tuple tensors, nb::handle positions, int dtype, b
         if (PyErr_Occurred()) throw nb::python_error();
         if (type < 1 || type > 4) return misfit;
         job.positions.type = static_cast<PositionType>(type);
+        if (!aligned(job.positions.data, position_size[type])) return misfit;
         if (!positions_fit(shape, strides, job.batch, job.seq, table.axes, one_for_all, job.positions)) return misfit;
         if (job.batch * job.seq == 0) return ok;
         if (!all_usable(job.positions, table.axes, job.batch, job.seq, plan.fastest())) return bad_position;

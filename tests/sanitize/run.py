@@ -28,7 +28,7 @@ def main() -> int:
     folder = Path(__file__).resolve().parents[1] / "turning"
     names = ("kernel", "laws", "rotate", "rotate_errors", "rotate_lengths", "rotate_memory", "rotate_positions")
     tests = [str(folder / f"test_{name}.py") for name in (*names, "rotate_values")]
-    return pytest.main([*tests, "-q", "-p", "no:cacheprovider", "-k", "not plain", *sys.argv[2:]])
+    return pytest.main([*tests, "-q", "-s", "-p", "no:cacheprovider", "-k", "not plain", *sys.argv[2:]])
 
 
 if __name__ == "__main__":

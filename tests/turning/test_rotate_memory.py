@@ -286,3 +286,19 @@ def test_torch_tensors_over_one_numpy_array_overlap_too(by):
         rotate(x, road.ids(np.arange(S)), ROPES["half"], out=again)
         given = before[:-D].reshape(1, S, H, D)
         assert_turned(road.take(again), given, np.arange(S), ROPES["half"], "float32")
+
+
+@pytest.mark.parametrize("by", ["kernel", "plain"])
+def test_torch_tensors_at_odd_addresses_turn_too(by):
+    torch = pytest.importorskip("torch")
+    with open_road(f"torch-{by}") as road:
+        raw, ids = torch.zeros(4 * 3 * 2 * D + 1, dtype=torch.uint8), torch.tensor([1, 70_000, 1500])
+        odd = torch.frombuffer(raw.numpy(), dtype=torch.float32, offset=1, count=3 * 2 * D).view(3, 2, D)
+        values = road.give(random(3, 2, D), "float32")
+        odd.copy_(values)
+        assert odd.data_ptr() % 4
+        assert_turned(
+            road.take(rotate(odd, ids, ROPES["half"])), road.take(values), ids.numpy(), ROPES["half"], "float32"
+        )
+        rotate(odd, ids, ROPES["half"], out=odd)
+        assert_turned(road.take(odd), road.take(values), ids.numpy(), ROPES["half"], "float32")

@@ -80,9 +80,10 @@ def _by_kernel(
     for x, out in zip(xs, outs, strict=True):
         if not x.numel():
             continue
-        source = x if x.stride(-1) == 1 and not x.is_neg() else x.resolve_neg().contiguous()
-        target = out
-        if out.stride(-1) != 1 or out.is_neg():
+        source, target = x, out
+        if not _readable(x):
+            source = x.resolve_neg().clone(memory_format=torch.contiguous_format)
+        if not _readable(out):
             target = torch.empty(out.shape, dtype=out.dtype)
             later.append((out, target))
         keep.append((source, target))
@@ -92,8 +93,8 @@ def _by_kernel(
     positions = None
     if ids is not None:
         code = POSITION_DTYPES.get(ids.dtype)
-        if code is None or ids.is_neg():
-            ids = ids.to(torch.int64 if ids.dtype in WHOLE else torch.float64).resolve_neg()
+        if code is None or ids.is_neg() or ids.data_ptr() % ids.itemsize:
+            ids = ids.to(torch.int64 if ids.dtype in WHOLE else torch.float64).resolve_neg().clone()
             code = POSITION_DTYPES[ids.dtype]
         positions = (ids.data_ptr(), code, ids.shape, ids.stride())
     status = kernel.turn(
@@ -111,6 +112,11 @@ def _by_kernel(
         _refuse(status, ids, pairs)
     for out, target in later:
         out.copy_(target)
+
+
+def _readable(x: Tensor) -> bool:
+    """Whether the kernel can walk this memory as it is: unit last stride, no pending negation, aligned."""
+    return x.stride(-1) == 1 and not x.is_neg() and x.data_ptr() % x.itemsize == 0
 
 
 def _by_triton(

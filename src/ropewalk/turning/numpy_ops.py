@@ -106,7 +106,7 @@ def _turn(
         return
     if kernel.can_turn(pairs, inverse):
         rows_in = [_for_kernel(x) for x, _ in rows]
-        rows_out = [out if _unit(out) else np.empty(out.shape, out.dtype) for _, out in rows]
+        rows_out = [out if _unit(out) and out.flags.aligned else np.empty(out.shape, out.dtype) for _, out in rows]
         status = kernel.turn(
             tuple(
                 (_address(x), _address(out), x.shape, _strides(x), _strides(out))
