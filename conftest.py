@@ -3,16 +3,21 @@
 from importlib.util import find_spec
 
 NEEDS = {
-    "src/ropewalk/turning/_triton_kernels.py": "triton",
-    "src/ropewalk/turning/op.py": "torch",
-    "src/ropewalk/turning/devices.py": "torch",
-    "src/ropewalk/turning/torch_ops.py": "torch",
-    "src/ropewalk/turning/torch_calls.py": "torch",
-    "src/ropewalk/torch.py": "torch",
-    "src/ropewalk/turning/jax_angles.py": "jax",
-    "src/ropewalk/turning/jax_calls.py": "jax",
-    "src/ropewalk/turning/jax_ops.py": "jax",
-    "src/ropewalk/turning/jax_tables.py": "jax",
-    "src/ropewalk/jax.py": "jax",
+    "torch": [
+        "compat/*.py",
+        "torch.py",
+        "turning/devices.py",
+        "turning/op.py",
+        "turning/torch_calls.py",
+        "turning/torch_ops.py",
+    ],
+    "triton": ["turning/_triton_kernels.py"],
+    "jax": ["jax.py", "turning/jax_*.py"],
+    "onnxscript": ["onnx.py", "onnx/*.py"],
 }
-collect_ignore = [path for path, package in NEEDS.items() if find_spec(package) is None]
+collect_ignore_glob = [
+    f"src/ropewalk/{pattern}"
+    for package, patterns in NEEDS.items()
+    if find_spec(package) is None
+    for pattern in patterns
+]
