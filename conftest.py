@@ -15,9 +15,5 @@ NEEDS = {
     "jax": ["jax.py", "turning/jax_*.py"],
     "onnxscript": ["onnx.py", "onnx/*.py"],
 }
-collect_ignore_glob = [
-    f"src/ropewalk/{pattern}"
-    for package, patterns in NEEDS.items()
-    if find_spec(package) is None
-    for pattern in patterns
-]
+MISSING = [package for package in NEEDS if find_spec(package) is None]
+collect_ignore_glob = [f"src/ropewalk/{pattern}" for package in MISSING for pattern in NEEDS[package]]
