@@ -37,7 +37,7 @@ run: $(STAMPS)/extra-web ## set up .venv, inspect a model (TARGET=llama-3.1-8b),
 test: $(TESTED) ## the tests, but for the slow ones and the census
 	@$(BIN)/python -m pytest -m "not slow and not census"
 
-lint: $(STAMPS)/extra-web $(STAMPS)/group-lint ## ruff check, ruff format --check, pyright
+lint: $(TORCH) $(STAMPS)/extra-web $(STAMPS)/group-lint $(STAMPS)/group-backends ## ruff check, ruff format --check, pyright
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright --pythonpath $(BIN)/python

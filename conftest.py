@@ -13,7 +13,7 @@ NEEDS = {
     ],
     "triton": ["turning/_triton_kernels.py"],
     "jax": ["jax.py", "turning/jax_*.py"],
-    "onnxscript": ["onnx.py", "onnx/*.py"],
+    "onnxscript": ["onnx.py", "turning/onnx_*.py"],
 }
 MISSING = [package for package in NEEDS if find_spec(package) is None]
 collect_ignore_glob = [f"src/ropewalk/{pattern}" for package in MISSING for pattern in NEEDS[package]]
