@@ -64,10 +64,11 @@ struct Float64 {
 struct Bfloat16 {
     using Stored = uint16_t;
     using Real = float;
-    static ROPEWALK_INLINE uint32_t rounded(float x) {  // the upper 16 bits are the answer
+    // The upper 16 bits are the answer. A NaN needs no care: it comes from a bfloat16 or from the processor, its lower
+    // 16 bits are 0, and so nothing is carried into the upper ones.
+    static ROPEWALK_INLINE uint32_t rounded(float x) {
         const uint32_t bits = as_bits(x);
-        const uint32_t nearest = bits + 0x7fffu + ((bits >> 16) & 1u);
-        return x == x ? nearest : 0x7fc00000u;
+        return bits + 0x7fffu + ((bits >> 16) & 1u);
     }
     static ROPEWALK_INLINE Real load(Stored x) { return as_float(static_cast<uint32_t>(x) << 16); }
     static ROPEWALK_INLINE Stored store(Real x) { return static_cast<Stored>(rounded(x) >> 16); }
@@ -250,23 +251,32 @@ ROPEWALK_INLINE void any_run(const Run &run, const typename T::Stored *in, typen
     }
 }
 
+// Heads of one token: they share its coefficients. The heads are the inner loop, so that a run is looked at once.
 template <class T>
-ROPEWALK_INLINE void turn_row(const Job &job, const typename T::Stored *in, typename T::Stored *out,
-                              const Coefficients<typename T::Real> &k, bool rotation) {
+ROPEWALK_INLINE void turn_heads(const Job &job, const typename T::Stored *in, int64_t in_step, typename T::Stored *out,
+                                int64_t out_step, int64_t heads, const Coefficients<typename T::Real> &k,
+                                bool rotation) {
     for (int64_t r = 0; r < job.table.run_count; ++r) {
-        const Run &run = job.table.runs[r];
+        const Run run = job.table.runs[r];
+        const typename T::Real *c = k.c0 + run.pair, *s = k.s0 + run.pair;
         if (!rotation)
-            any_run<T>(run, in, out, k);
+            for (int64_t h = 0; h < heads; ++h) any_run<T>(run, in + h * in_step, out + h * out_step, k);
         else if (run.interleaved)
-            interleaved_rotation<T>(in + run.first, out + run.first, k.c0 + run.pair, k.s0 + run.pair, run.count);
+            for (int64_t h = 0; h < heads; ++h)
+                interleaved_rotation<T>(in + h * in_step + run.first, out + h * out_step + run.first, c, s, run.count);
         else
-            half_rotation<T>(in + run.first, in + run.second, out + run.first, out + run.second, k.c0 + run.pair,
-                             k.s0 + run.pair, run.count);
+            for (int64_t h = 0; h < heads; ++h) {
+                const typename T::Stored *row = in + h * in_step;
+                typename T::Stored *to = out + h * out_step;
+                half_rotation<T>(row + run.first, row + run.second, to + run.first, to + run.second, c, s, run.count);
+            }
     }
     if (in != out)
         for (int64_t g = 0; g < job.table.gap_count; ++g) {
-            const Gap &gap = job.table.gaps[g];
-            memcpy(out + gap.start, in + gap.start, static_cast<size_t>(gap.count) * sizeof(typename T::Stored));
+            const Gap gap = job.table.gaps[g];
+            const size_t bytes = static_cast<size_t>(gap.count) * sizeof(typename T::Stored);
+            for (int64_t h = 0; h < heads; ++h)
+                memcpy(out + h * out_step + gap.start, in + h * in_step + gap.start, bytes);
         }
 }
 
@@ -420,15 +430,22 @@ void turn_tokens(const Job &job, int64_t begin, int64_t end) {
             const View &view = job.views[v];
             const Stored *in = reinterpret_cast<const Stored *>(view.in);
             Stored *out = reinterpret_cast<Stored *>(view.out);
-            const bool heads_inside = view.in_head <= view.in_seq;  // walk memory in its own order
-            const int64_t outer = heads_inside ? count : view.heads, inner = heads_inside ? view.heads : count;
-            for (int64_t i = 0; i < outer; ++i)
-                for (int64_t j = 0; j < inner; ++j) {
-                    const int64_t t = heads_inside ? i : j, h = heads_inside ? j : i;
-                    const int64_t b = (start + t) / job.seq, s = (start + t) % job.seq;
-                    turn_row<T>(job, in + b * view.in_batch + s * view.in_seq + h * view.in_head,
-                                out + b * view.out_batch + s * view.out_seq + h * view.out_head, k[t], rotation);
-                }
+            int64_t from[block], to[block];  // of each token; divisions cost more than a short row
+            for (int64_t t = 0; t < count; ++t) {
+                const int64_t b = (start + t) / job.seq, token = (start + t) % job.seq;
+                from[t] = b * view.in_batch + token * view.in_seq;
+                to[t] = b * view.out_batch + token * view.out_seq;
+            }
+            if (view.in_head <= view.in_seq) {  // walk memory in its own order
+                for (int64_t t = 0; t < count; ++t)
+                    turn_heads<T>(job, in + from[t], view.in_head, out + to[t], view.out_head, view.heads, k[t],
+                                  rotation);
+            } else {
+                for (int64_t h = 0; h < view.heads; ++h)
+                    for (int64_t t = 0; t < count; ++t)
+                        turn_heads<T>(job, in + from[t] + h * view.in_head, 0, out + to[t] + h * view.out_head, 0, 1,
+                                      k[t], rotation);
+            }
         }
     }
     if (buffer != small) free(buffer);

@@ -8,6 +8,30 @@ class Plan:
     @property
     def run_count(self) -> int: ...
 
+class Quick:
+    def __init__(
+        self,
+        tensor: type,
+        empty_like: Any,
+        recording: Any,
+        dtypes: tuple[Any, ...],
+        position_dtypes: tuple[Any, ...],
+        quiet: tuple[Any, ...],
+        /,
+    ) -> None: ...
+    def __call__(
+        self,
+        plan: Plan,
+        q: Any,
+        k: Any,
+        position_ids: Any,
+        heads_first: bool,
+        one_for_all: bool,
+        dims: int,
+        scale: float,
+        in_place: bool,
+    ) -> tuple[Any, Any] | None: ...
+
 openmp: bool
 
 def turn(

@@ -1,5 +1,6 @@
 """rotate, rotate_qk and the module's call on torch tensors: checks, and the shortest way to the work."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -116,59 +117,53 @@ class Quick:
         self.rope, self.heads_first = rope, layout == "bhsd"
         self.dims = 3 if layout == "thd" else 4
         self.one_for_all = rope.axes.kind == "sections"
+        self.layout = layout
         self.pairs = None if rope.length_dependent else rope.pairs()
+        self.ready: tuple[Any, Any] | None = None  # the kernel's short way and the plan, where there is but one
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Quick, (self.rope, self.layout)
 
     def __call__(
         self, q: Tensor, k: Tensor, position_ids: Any, length: Any, in_place: bool
     ) -> tuple[Tensor, Tensor] | None:
         """Turn plain tensors of the CPU past the dispatcher; None where the long way has to look closer."""
-        module = kernel.module
-        if module is None or torch._C._get_tracing_state() is not None or torch_ops.watched():
+        if kernel.module is None:
             return None
-        if type(q) is not Tensor or type(k) is not Tensor or not (q.is_cpu and k.is_cpu):
-            return None
-        if (q.requires_grad or k.requires_grad) and (in_place or torch.is_grad_enabled()):
-            return None
-        code = DTYPES.get(q.dtype)
-        if code is None or k.dtype is not q.dtype or q.is_neg() or k.is_neg():
-            return None
-        pairs = self.pairs
+        pairs, ready = self.pairs, self.ready
         if pairs is None:
             if type(length) is not int:
                 return None
             pairs = self.rope.pairs(length)
-        positions = None
-        if position_ids is not None:
-            if type(position_ids) is not Tensor or not position_ids.is_cpu or position_ids.is_neg():
-                return None
-            kind = POSITION_DTYPES.get(position_ids.dtype)
-            if kind is None or position_ids.requires_grad:
-                return None
-            positions = (position_ids.data_ptr(), kind, position_ids.shape, position_ids.stride())
-        q_shape, k_shape = q.shape, k.shape
-        if len(q_shape) != self.dims:
-            return None
-        q_out, k_out = (q, k) if in_place else (torch.empty_like(q), torch.empty_like(k))
-        plan = kernel.plan_of(self.rope, pairs)
-        status = module.turn(
-            plan,
-            (
-                (q.data_ptr(), q_out.data_ptr(), q_shape, q.stride(), q_out.stride()),
-                (k.data_ptr(), k_out.data_ptr(), k_shape, k.stride(), k_out.stride()),
-            ),
-            positions,
-            code,
+            ready = None
+        if ready is None:
+            ready = self.ready = _quick(kernel.module), kernel.plan_of(self.rope, pairs)
+        turned = ready[0](
+            ready[1],
+            q,
+            k,
+            position_ids,
             self.heads_first,
             self.one_for_all,
+            self.dims,
             pairs.cos_sin_factor,
-            False,
-            kernel.IN_PLACE if in_place else kernel.NEW,
+            in_place,
         )
-        if status:
-            return None
-        if in_place:
-            torch.autograd.graph.increment_version((q, k))  # what autograd keeps of them is stale now
-        return q_out, k_out
+        if in_place and turned is not None:
+            torch.autograd.graph.increment_version(turned)  # what autograd keeps of them is stale now
+        return turned
+
+
+@lru_cache(maxsize=2)
+def _quick(module: Any) -> Any:
+    return module.Quick(
+        Tensor,
+        torch.empty_like,
+        torch.is_grad_enabled,
+        tuple(DTYPES),
+        tuple(POSITION_DTYPES),
+        (torch_ops.modes, torch_ops.transforms, torch._C._get_tracing_state),
+    )
 
 
 def _by_operations(

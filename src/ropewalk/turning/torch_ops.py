@@ -21,9 +21,9 @@ from .tables import (
     split_tables,
 )
 
-_modes = torch._C._len_torch_dispatch_stack
+modes = torch._C._len_torch_dispatch_stack
 _functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
-_transforms = _functorch.peek_interpreter_stack
+transforms = _functorch.peek_interpreter_stack
 
 WITHOUT_FLOAT64 = ("mps", "xla", "vulkan", "privateuseone")
 
@@ -231,11 +231,11 @@ def _kept(values: tuple[Any, ...], dtype: torch.dtype, device: torch.device) -> 
 
 def watched() -> bool:
     """Whether a dispatch mode (fake tensors, a trace) or a functorch transform sees every operation."""
-    return _modes() > 0 or _transforms() is not None
+    return modes() > 0 or transforms() is not None
 
 
 def differentiated() -> bool:
     """Whether a functorch transform other than vmap is at work, which the op's own backward does not know."""
-    if torch.compiler.is_compiling() or _transforms() is None:
+    if torch.compiler.is_compiling() or transforms() is None:
         return False
     return any(level.key() != _functorch.TransformType.Vmap for level in _functorch.get_interpreter_stack())
