@@ -25,7 +25,7 @@ def _load() -> tuple[ModuleType | None, str]:
         return None, "switched off by ROPEWALK_NO_KERNEL=1; NumPy and torch operations do the work"
     _share_openmp()
     try:
-        from . import _kernel
+        from . import _kernel  # pyright: ignore[reportMissingModuleSource]
     except ImportError as error:
         missing = getattr(error, "name", None) == f"{__package__}._kernel" or "_kernel" in str(error)
         why = "it was not built (no compiler when ropewalk was installed?)" if missing else f"it does not load: {error}"
