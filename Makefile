@@ -53,6 +53,7 @@ census: $(TESTED) ## compare with every rotary class of transformers (installs T
 	@$(BIN)/python -m pytest -m census
 
 sanitize: $(STAMPS)/extra-web $(STAMPS)/group-test ## the kernel under AddressSanitizer and UndefinedBehaviorSanitizer (GCC, Linux)
+	@mkdir -p build
 	@cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DROPEWALK_SANITIZE=ON \
 	-DPython_EXECUTABLE=$(abspath $(BIN)/python) >build/sanitize.log || { cat build/sanitize.log; exit 1; }
 	@cmake --build build/sanitize >>build/sanitize.log || { cat build/sanitize.log; exit 1; }
