@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl, quote, urlencode
 from markupsafe import Markup, escape
 
 from ..i18n import Speech
-from ..pages import message_words
 from ..state import Message, State, _choice, _flag, _real, _Refusal, _whole, number_text
+from ..wording import message_words
 
 Values = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ..i18n import Speech
-from ..pages import noise
+from ..wording import noise
 from ._piece import Piece, Values, flag, joined, letters, line, plain, short, svg, table, vector, words
 
 Matrix = NDArray[np.float64]

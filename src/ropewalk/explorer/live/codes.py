@@ -10,7 +10,7 @@ from ...rope import Rope
 from ...simulation import DEFAULT_QUERY, default_rope
 from ...turning.naive import rotate
 from ..i18n import Speech
-from ..pages import noise
+from ..wording import noise
 from ._piece import Piece, Values, joined, plain, table, vector, whole
 
 Array = NDArray[np.float64]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ..figures import arc
 from ..i18n import Speech
-from ..pages import noise
+from ..wording import noise
 from ._piece import Piece, Values, joined, line, plain, real, svg, table, whole, words
 
 

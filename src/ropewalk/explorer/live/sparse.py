@@ -10,7 +10,7 @@ from ...simulation import DEFAULT_QUERY
 from ...turning.naive import rotate, tables
 from ..figures import shade
 from ..i18n import Speech
-from ..pages import noise
+from ..wording import noise
 from ._piece import Piece, Values, choice, joined, plain, svg, table, whole, words
 
 D = 8
