@@ -149,8 +149,8 @@ def layer_findings(place: str, a: Layers, b: Layers) -> Iterator[Finding]:
                 where=f"{place}: {layers_words([number for number, _, _ in differing])}",
                 seen=f"{words}: {other} in B",
                 right=f"{words}: {one}, as in A",
-                message=f"layer {number}, {words}: {other} in B, {one} in A. It is no part of the pairs, and changes what "
-                "a layer computes.",
+                message=f"layer {number}, {words}: {other} in B, {one} in A. It is no part of the pairs, and changes "
+                "what a layer computes.",
             )
 
 
