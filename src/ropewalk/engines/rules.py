@@ -18,7 +18,7 @@ from ..scaling._frequencies import ladder, magnitude
 from ._mlx import MLX_ALIASES, MLX_DEFAULT_THETA
 from .sources import Source
 
-TRANSFORMERS_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
+TRANSFORMERS_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional", "mrope", "axial")
 PHI3 = frozenset({"phi3", "phi3_v", "phi4mm", "phi4_multimodal", "phimoe"})
 
 
@@ -61,17 +61,10 @@ class Engine(NamedTuple):
 
 
 def transformers(source: Source) -> Outcome:
-    """Transformers' rule: the one that ropewalk's own reading follows, but for what it overlooks."""
-    rope, scaling, notes = (
-        source.rope,
-        source.rope.scaling,
-        list(_unread(source, "attn_factor", "extrapolation_factor")),
-    )
-    spelled = source.spelled
-    known = (
-        spelled in TRANSFORMERS_TYPES or spelled in source.aliases or spelled in ("mrope", "axial", "xdrope", "none")
-    )
-    if not known:
+    """Give what transformers makes of it: ropewalk's own reading follows it, but for what it overlooks."""
+    rope, scaling, spelled = source.rope, source.rope.scaling, source.spelled
+    notes = list(_unread(source, "attn_factor", "extrapolation_factor"))
+    if spelled not in TRANSFORMERS_TYPES and spelled not in source.aliases:
         return Outcome(refused=f"it has no rope_type {spelled!r}", notes=notes)
     if isinstance(scaling, Ntk) and not source.reads_alpha:
         factor = source.number("factor")
@@ -124,7 +117,7 @@ def _vllm_dynamic(source: Source, notes: list[str]) -> Outcome:
 
 
 def sglang(source: Source) -> Outcome:
-    """SGLang's rule."""
+    """Give what SGLang makes of it."""
     rope, scaling, notes = source.rope, source.rope.scaling, list(_unread(source, "max_trained_positions"))
     if source.spelled in ("ntk", "telechat3-yarn", "axial", "xdrope"):
         return Outcome(refused=f"it has no rope_type {source.spelled!r}", notes=notes)
@@ -155,7 +148,7 @@ def sglang(source: Source) -> Outcome:
 
 
 def llama_cpp(source: Source) -> Outcome:
-    """llama.cpp's rule: its converter, then its runtime. Weights that the converter permutes are taken as permuted."""
+    """Give what llama.cpp makes of it, converter and runtime together; weights that it permutes count as permuted."""
     rope, scaling = source.rope, source.rope.scaling
     notes = list(_unread(source, "attention_factor", "attn_factor", "mscale"))
     hunyuan = (source.model_type or "").startswith("hunyuan")
@@ -195,9 +188,9 @@ def llama_cpp(source: Source) -> Outcome:
 
 
 def mlx(source: Source) -> Outcome:
-    """mlx-lm's rule."""
+    """Give what mlx-lm makes of it."""
     rope, notes = source.rope, []
-    kind = MLX_ALIASES.get(source.model_type or "", source.model_type)
+    kind = MLX_ALIASES.get(source.model_type or "", source.model_type or "")
     if source.home == "rope_parameters" and kind in MLX_DEFAULT_THETA and source.label is None:
         return _mlx_unread(source, kind)
     spelled = source.block.get("type") or source.block.get("rope_type") or "default"
@@ -259,13 +252,23 @@ def _mlx_unread(source: Source, kind: str) -> Outcome:
 # --- onnxruntime-genai ----------------------------------------------------------------------------------------------
 
 GENAI_LLAMA3 = frozenset({"llama", "nemotron", "smollm3"})
+GENAI_MODELS = frozenset(
+    """
+    chatglm ernie4_5 gemma gemma2 gemma3 gemma3_text gemma4 gemma4_text gemma4_unified gpt_oss granite granitemoehybrid
+    hunyuan_v1_dense internlm2 lfm2 lfm2_moe lfm2_vl lfm2_audio llama mistral mistral3 ministral3 nemotron olmo phi phi3
+    phi3small phi3_v phi4mm phimoe qwen2 qwen2_5_vl qwen2_5_vl_text qwen3 qwen3_vl qwen3_vl_text qwen3_5 qwen3_5_text
+    qwen3_5_moe qwen3_5_moe_text smollm3 videochat_flash_qwen whisper
+    """.split()
+)
 
 
 def genai(source: Source) -> Outcome:
-    """The model builder of onnxruntime-genai."""
+    """Give what the model builder of onnxruntime-genai makes of it."""
     rope, scaling = source.rope, source.rope.scaling
     notes = list(_unread(source, "attention_factor", "attn_factor", "extrapolation_factor"))
     own = source.model_type or ""
+    if own and own not in GENAI_MODELS:
+        return Outcome(refused=f"its builder has no class for {own}", notes=notes)
     if isinstance(scaling, Yarn) and source.spelled == "yarn":
         return _genai_yarn(source, scaling, notes)
     allowed = {
@@ -280,6 +283,8 @@ def genai(source: Source) -> Outcome:
         where = f" for {own}" if own else ""
         return Outcome(refused=f"its builder does not support {source.spelled!r}{where}", notes=notes)
     if isinstance(scaling, LongRope):
+        if source.home and "type" not in source.block:
+            return Outcome(refused="its builder reads type beside rope_type in a longrope block", notes=notes)
         notes.append("two caches in the graph, chosen by the total length")
         scaling = _by_lengths(source, scaling, notes)
     return Outcome(rope=rope.replace(scaling=_proportional_unscaled(scaling, notes)), notes=notes)

@@ -136,15 +136,18 @@ def _of_config(config: Mapping[str, Any], model: Model) -> Iterator[Source]:
         arch = architecture(part.model_type, part.data).stack(part.name)
         blocks = find_blocks(View(part.data, reading, part.path), arch.block_keys)
         labels = arch.labels or dict.fromkeys(blocks.nested)
+        found: dict[tuple[str, Rope, str | None], list[int]] = {}
         for (use, rope, kind), numbers in _grouped(layers).items():
             label = _label_of(kind, arch, labels)
+            found.setdefault((use, rope, label), []).extend(numbers)
+        for (use, rope, label), numbers in found.items():
             nested = label in blocks.nested
             view = blocks.nested[label or ""] if nested else blocks.flat
             scaled = nested or arch.labels.get(label or "", Label()).scaled
             yield Source(
                 part=part.name,
                 use=use,
-                layers=tuple(numbers),
+                layers=tuple(sorted(numbers)),
                 rope=rope,
                 block={} if view is None or not scaled else view.data,
                 home=blocks.flat.path.rpartition(".")[2] if view is not None else "",
