@@ -1,6 +1,7 @@
 """The picture of a comparison, drawn by matplotlib (extra plot)."""
 
 import math
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,14 +26,12 @@ def check_plot(path: Path) -> None:
 
 def draw(compared: "Comparison", path: Path) -> None:
     """Draw the first group that differs: speeds of A and B, and how far their angles drift apart."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    matplotlib = import_module("matplotlib")  # by name: a type checker need not have it
+    figures = import_module("matplotlib.figure")
     group = next((one for one in (compared.first, *compared.groups) if one is not None and one.result), None)
     if group is None:
         raise RopewalkError("there is nothing to draw: no layer has RoPE on both sides.")
-    figure = Figure(figsize=(9, 7), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = figures.Figure(figsize=(9, 7), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     _draw_speeds(above, group)
     _draw_angles(below, group)
@@ -40,7 +39,8 @@ def draw(compared: "Comparison", path: Path) -> None:
     # no date in the file: the same comparison gives the same bytes
     metadata = {"Date": None} if path.suffix.lower() == ".svg" else {"Software": None}
     try:
-        figure.savefig(path, dpi=144, metadata=metadata)
+        with matplotlib.rc_context({"svg.hashsalt": "ropewalk"}):
+            figure.savefig(path, dpi=144, metadata=metadata)
     except OSError as error:
         raise RopewalkError(f"{path} cannot be written: {error.strerror or error}.") from error
 
