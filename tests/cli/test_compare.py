@@ -198,6 +198,12 @@ def test_a_plot_is_drawn_and_its_bytes_are_the_same_again(files, tmp_path, name,
     assert drawn[0] == drawn[1]
 
 
+def test_a_plot_of_equal_sides_is_drawn_too(files, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert run(files[0], files[0], "--plot", tmp_path / "x.svg").exit_code == EQUAL
+    assert (tmp_path / "x.svg").exists()
+
+
 def test_a_plot_that_cannot_be_written_exits_2(files, tmp_path):
     pytest.importorskip("matplotlib")
     assert "cannot be written" in refused(*files, "--plot", tmp_path / "nowhere" / "x.svg")

@@ -49,12 +49,22 @@ def test_engines_that_refuse_are_no_difference_by_themselves():
     assert (seen.equal, refused) == (True, ["onnxruntime-genai"])
 
 
-def test_ropes_by_layer_type_are_groups_and_parts_can_be_chosen():
-    seen = read_engines("gemma-3-4b")
-    assert len(seen.groups) == 2
-    both = read_engines("qwen2-vl-7b")
-    assert {group.place.partition(":")[0] for group in both.groups} == {"text", "vision"}
-    assert [group.place for group in read_engines("qwen2-vl-7b", part="text").groups] == ["text: layers 0-27"]
+def test_ropes_by_layer_type_are_groups():
+    places = [group.place for group in read_engines("gemma-3-4b").groups]
+    assert len(places) == 2 and places[1] == "text: layers 5, 11 … 29 (every 6)"
+
+
+def test_the_language_model_alone_is_covered():
+    for part in (None, "text"):
+        assert [group.place for group in read_engines("qwen2-vl-7b", part=part).groups] == ["text: layers 0-27"]
+    with pytest.raises(RopewalkError, match="not for 'vision'"):
+        read_engines("qwen2-vl-7b", part="vision")
+
+
+def test_a_magnitude_of_the_architecture_itself_is_left_to_every_engine():
+    seen = read_engines("deepseek-v4-flash")
+    factors = {one.pairs.cos_sin_factor for group in seen.groups for one in group.readings if one.pairs is not None}
+    assert factors == {1.0}
 
 
 def test_a_rope_and_a_model_are_written_as_keys_first():
@@ -70,8 +80,6 @@ def test_what_cannot_be_read_is_an_error():
         read_engines({**PLAIN, "rope_scaling": {"rope_type": "spiral"}})
     with pytest.raises(RopewalkError, match="no RoPE for engines"):
         read_engines({"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 2})
-    with pytest.raises(RopewalkError, match="no part 'vision'"):
-        read_engines(PLAIN, part="vision")
 
 
 def test_readings_are_one_json_document():

@@ -62,7 +62,8 @@ def _draw_angles(axes: Any, group: "Group") -> None:
     for row in group.result.angles:
         wrapped = np.abs(row.wrapped)
         axes.plot(np.where(wrapped > 0, wrapped, np.nan), "-o", markersize=3, label=f"distance {row.distance}")
-    axes.set_yscale("log")
+    if any(row.wrapped.any() for row in group.result.angles):  # a logarithm of nothing is a warning
+        axes.set_yscale("log")
     axes.axhline(math.pi, color="black", linewidth=0.8, linestyle=":")
     axes.set_ylabel("angle difference (radians, wrapped)")
     axes.set_xlabel("pair")

@@ -140,7 +140,7 @@ def read_engines(
         target: whatever `read` takes, a Model, or a Rope (which is written as the keys of a configuration first).
         distances: tokens, at which angles are subtracted.
         length: tokens in the sequence, for ropes that depend on it; None tries the trained length, then longer ones.
-        part: one part only; None means all.
+        part: the part that holds the language model; others are not covered, and None takes it.
 
     Raises:
         RopewalkError: where nothing can be read, or there is no RoPE.

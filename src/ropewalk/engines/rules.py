@@ -134,7 +134,8 @@ def sglang(source: Source) -> Outcome:
             pair = (scaling.mscale, scaling.mscale_all_dim)
             factor = _ratio(scaling.factor, *pair) if None not in pair else magnitude(scaling.factor)
             notes += _unread(source, "attention_factor")
-            scaling = replace(scaling, attention_factor=factor * multiplied)
+            if not _own_magnitude(source, scaling):
+                scaling = replace(scaling, attention_factor=factor * multiplied)
         return _weighted(source, rope, scaling, _default(source.number("extrapolation_factor"), 1.0), notes)
     if isinstance(scaling, LongRope):
         if rope.pairing != "half":
@@ -171,6 +172,8 @@ def llama_cpp(source: Source) -> Outcome:
         attention = 1.0 if source.scale_softmax else magnitude(scaling.factor)
         if source.model_type in ("mistral3", "ministral3", "mistral4") and scaling.mscale_all_dim:
             attention = _ratio(scaling.factor, 1.0, scaling.mscale_all_dim)
+        if _own_magnitude(source, scaling):
+            attention = scaling.cos_sin_factor
         scaling = replace(scaling, truncate=True, attention_factor=attention)
         return _weighted(source, rope, scaling, _default(source.number("extrapolation_factor"), 1.0), notes)
     if isinstance(scaling, LongRope):
@@ -198,8 +201,7 @@ def mlx(source: Source) -> Outcome:
         notes.append(f"takes type, {spelled!r}, before rope_type")
     scaling = rope.scaling
     if isinstance(rope.axes, Sections):
-        notes.append("text only: every pair listens to one position")
-        rope = rope.replace(axes=Single())
+        notes.append("text only, where every axis has the same position")
     if spelled in ("su", "ntk", "axial", "xdrope", "none") and not (spelled == "su" and source.model_type in PHI3):
         return Outcome(refused=f"it has no rope type {spelled!r}", notes=notes)
     if isinstance(scaling, Ntk) and not source.reads_alpha:
@@ -214,19 +216,16 @@ def mlx(source: Source) -> Outcome:
             notes.append("takes 4096 for an original_max_position_embeddings that its block lacks")
         if not scaling.truncate:
             notes.append("ignores truncate and rounds")
-        return Outcome(
-            rope=rope.replace(
-                scaling=replace(
-                    scaling,
-                    truncate=True,
-                    original_max_position_embeddings=int(original or 4096),
-                    attention_factor=_ratio(
-                        scaling.factor, _default(scaling.mscale, 1.0), _default(scaling.mscale_all_dim, 0.0)
-                    ),
-                )
-            ),
-            notes=notes,
+        attention = _ratio(scaling.factor, _default(scaling.mscale, 1.0), _default(scaling.mscale_all_dim, 0.0))
+        if _own_magnitude(source, scaling):
+            attention = scaling.cos_sin_factor
+        scaling = replace(
+            scaling,
+            truncate=True,
+            original_max_position_embeddings=int(original or 4096),
+            attention_factor=attention,
         )
+        return Outcome(rope=rope.replace(scaling=scaling), notes=notes)
     if isinstance(scaling, LongRope):
         scaling = _by_lengths(source, scaling, notes)
         if source.model_type != "phimoe":
@@ -244,8 +243,6 @@ def _mlx_unread(source: Source, kind: str) -> Outcome:
     if theta is None:
         return Outcome(refused=f"{file}, and needs rope_theta there")
     rope = source.rope.replace(rope_theta=theta, scaling=Default())
-    if isinstance(rope.axes, Sections):
-        rope = rope.replace(axes=Single())
     return Outcome(rope=rope, notes=[f"ignores rope_parameters: {file}; rope_theta {theta:g}, no scaling"])
 
 
@@ -327,6 +324,11 @@ def _default(value: float | None, default: float) -> float:
 
 def _ratio(factor: float, mscale: float | None, mscale_all_dim: float | None) -> float:
     return magnitude(factor, mscale or 0.0) / magnitude(factor, mscale_all_dim or 0.0)
+
+
+def _own_magnitude(source: Source, scaling: Yarn) -> bool:
+    """Say whether the magnitude comes from the architecture's own code (DeepSeek-V4), which every engine has to copy."""
+    return scaling.attention_factor is not None and source.spelled == "yarn" and "attention_factor" not in source.block
 
 
 def _is_deepseek(source: Source) -> bool:

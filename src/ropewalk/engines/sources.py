@@ -78,11 +78,15 @@ def gather(target: object, part: str | None = None) -> tuple[Model | None, str, 
     failed = [finding for finding in model.findings if finding.severity == "error"]
     if any(finding.name != "layers-conflict" for finding in failed):
         raise RopewalkError(f"{model.target} cannot be described whole: {failed[0].where}: {failed[0].message}")
-    if part is not None and part not in model.parts:
-        raise RopewalkError(f"{model.target} has no part {part!r}; its parts are {', '.join(model.parts)}.")
+    main = next((name for name, layers in model.parts.items() if layers is model.layers), None)
+    if part not in (None, main):
+        raise RopewalkError(
+            f"the rules of engines are known for the language model, part {main!r} of {model.target}, and not for "
+            f"{part!r}. Leave the part out."
+        )
     config = _config_of(target)
-    sources = list(_of_model(model) if config is None else _of_config(config, model))
-    return model, model.target or "a model", [one for one in sources if part in (None, one.part)]
+    sources = _of_model(model) if config is None else _of_config(config, model)
+    return model, model.target or "a model", [one for one in sources if one.part == main]
 
 
 def _config_of(target: object) -> Mapping[str, Any] | None:
