@@ -173,6 +173,12 @@ def test_an_exponent_without_its_2_is_another_theta_to_rounding():
     assert compare_pairs(rope, mutant).equal
 
 
+def test_speeds_at_the_end_of_float64_stay_numbers():
+    a, b = table((0, 1, 0, 1e300)), table((0, 1, 0, -1e300))
+    (row,) = compare_pairs(a, b, distances=[2**53]).angles
+    assert np.isfinite(row.unwrapped).all() and abs(row.wrapped[0]) <= math.pi
+
+
 def test_tables_without_pairs_can_be_compared():
     none = Pairs(first=[], second=[], axis=[], inv_freq=[])
     seen = compare_pairs(none, none)

@@ -266,7 +266,8 @@ def close(one: float, other: float, tolerance: float = TOLERANCE, room: float = 
 
 
 def _angles(distance: int, gaps: NDArray[np.float64]) -> AngleDifference:
-    unwrapped = distance * gaps
+    with np.errstate(over="ignore"):  # speeds near the end of float64 stay numbers
+        unwrapped = np.nan_to_num(distance * gaps)
     wrapped = np.array([math.remainder(angle, 2 * math.pi) for angle in unwrapped.tolist()])
     worst = int(np.abs(wrapped).argmax()) if len(wrapped) else None
     return AngleDifference(distance=distance, unwrapped=unwrapped, wrapped=wrapped, worst=worst)

@@ -327,7 +327,7 @@ def _ratio(factor: float, mscale: float | None, mscale_all_dim: float | None) ->
 
 
 def _own_magnitude(source: Source, scaling: Yarn) -> bool:
-    """Say whether the magnitude comes from the architecture's own code (DeepSeek-V4), which every engine has to copy."""
+    """Say whether the magnitude comes from the architecture's own code (DeepSeek-V4), which an engine has to copy."""
     return scaling.attention_factor is not None and source.spelled == "yarn" and "attention_factor" not in source.block
 
 
