@@ -12,7 +12,8 @@ from ..errors import RopewalkError
 from ..inspection import _layers_words as layers_words
 from ..pairs import Pairs
 from ..rope import Rope
-from .rules import ENGINES, Engine, Outcome
+from ._outcome import Outcome
+from .rules import ENGINES, Engine
 from .sources import Source, gather
 
 SCHEMA = "ropewalk.engines/1"
