@@ -75,6 +75,22 @@ def test_a_rope_and_a_model_are_written_as_keys_first():
         assert {one.pairs.inv_freq[0] for one in seen.groups[0].readings} == {0.2}
 
 
+def test_a_reading_that_cannot_be_computed_is_said_of_that_engine_alone():
+    # factor 1 needs no ramp, and a base of 1 has none: ln 1 = 0
+    block = {
+        "rope_type": "yarn",
+        "factor": 1,
+        "beta_fast": 32,
+        "beta_slow": 1,
+        "original_max_position_embeddings": 4096,
+    }
+    by_name = {
+        one.engine: one for one in read_engines({**PLAIN, "rope_theta": 1, "rope_scaling": block}).groups[0].readings
+    }
+    assert "cannot be computed" in by_name["onnxruntime-genai"].refused
+    assert by_name["vLLM"].words == "the same pairs"
+
+
 def test_what_cannot_be_read_is_an_error():
     with pytest.raises(RopewalkError, match="cannot be described whole"):
         read_engines({**PLAIN, "rope_scaling": {"rope_type": "spiral"}})

@@ -163,7 +163,7 @@ def read_engines(
 
 
 def _group(source: Source, steps: tuple[int, ...], length: int | None) -> EngineGroup:
-    outcomes = [(engine, engine.rule(source)) for engine in ENGINES]
+    outcomes = [(engine, _outcome(engine, source)) for engine in ENGINES]
     reference = next((outcome for engine, outcome in outcomes if engine.name == "transformers"), Outcome())
     own = reference.refused is not None
     if own:
@@ -180,6 +180,13 @@ def _group(source: Source, steps: tuple[int, ...], length: int | None) -> Engine
         reference="ropewalk" if own else "transformers",
         readings=tuple(_reading(engine, outcome, reference, tried, steps) for engine, outcome in outcomes),
     )
+
+
+def _outcome(engine: Engine, source: Source) -> Outcome:
+    try:
+        return engine.rule(source)
+    except RopewalkError as error:  # its reading of the keys is no possible scaling
+        return Outcome(refused=f"its reading cannot be computed: {error}")
 
 
 def _reading(
