@@ -27,7 +27,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = (
     *("_version", "errors", "_checks", "findings", "pairs", "axes", "scaling", "rope", "turning"),
     *("torch", "jax", "onnx"),
-    *("positions", "models", "export", "inspection", "comparison", "planning", "simulation", "gate"),
+    *("positions", "models", "export", "inspection", "comparison", "engines", "planning", "simulation", "gate"),
     *("bench", "compat", "probe", "testing", "layouts", "fanout", "lab", "explorer"),
     *("__init__", "cli", "__main__"),
 )

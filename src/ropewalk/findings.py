@@ -8,7 +8,7 @@ from .errors import RopewalkError
 
 SEVERITIES = ("error", "warning", "note")
 
-# name: (code, severity). RW1xx come from configurations. A retired code is not used again.
+# name: (code, severity). RW1xx come from configurations, RW3xx from comparisons. A retired code is not used again.
 KINDS: dict[str, tuple[str, str]] = {
     "rope-type-unknown": ("RW101", "error"),
     "rope-type-conflict": ("RW102", "error"),
@@ -58,6 +58,19 @@ KINDS: dict[str, tuple[str, str]] = {
     "layers-unknown": ("RW155", "note"),
     "remote-code": ("RW156", "note"),
     "positions-unknown": ("RW157", "note"),
+    "pairing-differs": ("RW301", "error"),
+    "width-differs": ("RW302", "error"),
+    "axis-differs": ("RW303", "error"),
+    "direction-differs": ("RW304", "error"),
+    "frequency-differs": ("RW305", "error"),
+    "magnitude-differs": ("RW306", "error"),
+    "rope-absent": ("RW307", "error"),
+    "part-missing": ("RW308", "error"),
+    "layer-rule": ("RW309", "error"),
+    "layer-plan": ("RW320", "warning"),
+    "length-differs": ("RW350", "note"),
+    "description-differs": ("RW351", "note"),
+    "layer-count": ("RW352", "note"),
 }
 
 

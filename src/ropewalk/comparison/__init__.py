@@ -1,0 +1,16 @@
+"""What differs between two descriptions: tables of pairs first, then models layer by layer."""
+
+from .models import Comparison, Group, compare
+from .tables import AngleDifference, Factors, PairDifference, PairsComparison, Turn, compare_pairs
+
+__all__ = [
+    "AngleDifference",
+    "Comparison",
+    "Factors",
+    "Group",
+    "PairDifference",
+    "PairsComparison",
+    "Turn",
+    "compare",
+    "compare_pairs",
+]
