@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .axes import Sections as Sections
     from .axes import Single as Single
     from .axes import Strided as Strided
+    from .comparison import compare as compare
     from .errors import RopewalkError as RopewalkError
     from .findings import Finding as Finding
     from .gate import verify as verify
@@ -43,6 +44,7 @@ _HOMES = {
     "Sections": "axes",
     "Single": "axes",
     "Strided": "axes",
+    "compare": "comparison",
     "inspect": "inspection",
     "preset_names": "models.targets",
     "read": "models.targets",
@@ -66,6 +68,7 @@ __all__ = [
     "Single",
     "Strided",
     "__version__",
+    "compare",
     "inspect",
     "preset_names",
     "read",
