@@ -155,9 +155,9 @@ def _note_magnitudes(block: Block, scaling: Yarn) -> None:
                 key=block.view.key("mscale"),
                 seen=f"mscale = mscale_all_dim = {scaling.mscale:g}",
                 right="1 on cos and sin, as transformers computes the ratio",
-                message=f"mscale and mscale_all_dim are equal, so their ratio is 1 and they do nothing here; SGLang "
-                f"and llama.cpp ignore the pair and put {g:.9g} on cos and sin instead. Only MLA models use the pair "
-                "further, on the softmax scale.",
+                message=f"mscale and mscale_all_dim are equal, so their ratio is 1 and they do nothing here, in "
+                f"SGLang neither; llama.cpp ignores the pair and puts {g:.9g} on cos and sin instead. Only MLA models "
+                "use the pair further, on the softmax scale.",
             )
             return
         block.reading.find(
@@ -165,9 +165,9 @@ def _note_magnitudes(block: Block, scaling: Yarn) -> None:
             key=block.view.key("mscale"),
             seen=f"mscale {scaling.mscale:g}, mscale_all_dim {scaling.mscale_all_dim:g}",
             right=f"{scaling.cos_sin_factor:.9g} on cos and sin, as transformers computes the ratio",
-            message=f"the ratio of mscale and mscale_all_dim gives {scaling.cos_sin_factor:.9g} on cos and sin; SGLang "
-            f"and llama.cpp ignore the pair outside MLA and put {g:.9g} there. Write attention_factor, and check it in "
-            "the engine that you use.",
+            message=f"the ratio of mscale and mscale_all_dim gives {scaling.cos_sin_factor:.9g} on cos and sin, in "
+            f"SGLang too; llama.cpp ignores the pair outside MLA and puts {g:.9g} there. Write attention_factor, and "
+            "check it in the engine that you use.",
         )
         return
     lone = "mscale" if scaling.mscale_all_dim is None else "mscale_all_dim" if scaling.mscale is None else "mscale pair"
