@@ -96,6 +96,7 @@ def factor_pinned_yarn(head_dim: int, rope_theta: float, factor: float, original
 
 
 LINEAR = {"head_dim": 16, "rope_theta": 500_000.0, "factor": 4.0}
+LINEAR_TOO = {**LINEAR, "head_dim": 48, "factor": 2.5}
 
 EXHIBITS = (
     *shown(
@@ -121,7 +122,7 @@ EXHIBITS = (
     ),
     *shown("M15a", "unscaled", "llama3 declared and ignored", unscaled, llama3, LLAMA3, LLAMA31, LLAMA_ODD),
     *shown("M15b", "unscaled", "yarn declared and ignored", unscaled, yarn, YARN, {**GPT_OSS, "truncate": False}),
-    *shown("M15c", "unscaled", "linear declared and ignored", unscaled, linear, LINEAR, {**LINEAR, "head_dim": 48}),
+    *shown("M15c", "unscaled", "linear declared and ignored", unscaled, linear, LINEAR, LINEAR_TOO),
     *shown("M16a", "factor-pinned", "llama3 with 8 for its own factor", factor_pinned_llama3, llama3, LLAMA3, LLAMA31),
     *shown(
         "M16b",
@@ -130,7 +131,7 @@ EXHIBITS = (
         factor_pinned_linear,
         linear,
         LINEAR,
-        {**LINEAR, "factor": 2.5},
+        LINEAR_TOO,
     ),
     *shown("M16c", "factor-pinned", "yarn with 8 for its own factor", factor_pinned_yarn, yarn, YARN, GPT_OSS),
 )

@@ -195,7 +195,7 @@ EXHIBITS = (
         "gradient-wrong",
         "a backward that turns the forward way",
         gradient_forward_way,
-        HALF,
+        declared(),
         SMALL,
         {**WIDE, "pairing": "interleaved"},
         backend="torch",

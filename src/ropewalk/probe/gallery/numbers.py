@@ -138,6 +138,34 @@ def sine_intrinsic(head_dim: int, rope_theta: float) -> Turn:
     return fn
 
 
+def sine_modulo(head_dim: int, rope_theta: float) -> Turn:
+    """The angle modulo 2π in float32, whose 2π is off by 1.7e-7: one such error for every turn taken away."""
+    inv_freq = ladder(rope_theta, head_dim).astype(np.float32)
+
+    def fn(x: Array, position_ids: Array) -> Array:
+        angle = position_ids[..., None].astype(np.float32) * inv_freq
+        reduced = np.fmod(angle, np.float32(2 * np.pi))  # must be reduced by a 2π of more than 24 bits
+        return turned(x, reduced)
+
+    return fn
+
+
+def sine_short_quadrant(head_dim: int, rope_theta: float) -> Turn:
+    """A vector sine that packs the number of quarter turns into 16 bits: nonsense past 32,767 of them."""
+    inv_freq = ladder(rope_theta, head_dim)
+
+    def fn(x: Array, position_ids: Array) -> Array:
+        angle = doubled(position_ids[..., None] * inv_freq)
+        quarters = np.rint(angle * (2 / np.pi)).astype(np.int64).astype(np.int16)  # wraps at an angle of 51,471
+        r = np.clip(angle - quarters * (np.pi / 2), -np.pi / 4, np.pi / 4)
+        quadrant = quarters & 3
+        sin = np.choose(quadrant, [np.sin(r), np.cos(r), -np.sin(r), -np.cos(r)])
+        cos = np.choose(quadrant, [np.cos(r), -np.sin(r), -np.cos(r), np.sin(r)])
+        return x * per_head(cos, x) + rotate_half(x) * per_head(sin, x)
+
+    return fn
+
+
 EXHIBITS = (
     *shown("M39a", "bf16-frequencies", "frequencies rounded to bfloat16", bf16_frequencies, declared(), SMALL, WIDE),
     *shown(
@@ -174,5 +202,7 @@ EXHIBITS = (
     ),
     *shown("M42", "tf32-product", "the angle product in TF32", tf32_product, declared(), SMALL, WIDE),
     *shown("M43a", "sine-unreduced", "a polynomial with a short reduction", sine_polynomial, declared(), SMALL, WIDE),
+    *shown("M43c", "sine-unreduced", "modulo 2π in float32", sine_modulo, declared(), SMALL, WIDE),
+    *shown("M43d", "sine-unreduced", "quarter turns in 16 bits", sine_short_quadrant, declared(), SMALL, WIDE),
     *shown("M43b", "sine-unreduced", "a sine unit fed with turns", sine_intrinsic, declared(), SMALL, WIDE),
 )

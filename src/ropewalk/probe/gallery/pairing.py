@@ -40,9 +40,7 @@ def hybrid_repeat(head_dim: int, rope_theta: float) -> Turn:
     inv_freq = ladder(rope_theta, head_dim)
 
     def fn(x: Array, position_ids: Array) -> Array:
-        angle = np.repeat(
-            position_ids[..., None] * inv_freq, 2, axis=-1
-        )  # a0 a0 a1 a1 …, which rotate_half needs tiled
+        angle = np.repeat(position_ids[..., None] * inv_freq, 2, axis=-1)  # a0 a0 a1 a1; rotate_half needs a0 a1 a0 a1
         cos, sin = per_head(np.cos(angle), x), per_head(np.sin(angle), x)
         return x * cos + rotate_half(x) * sin
 
@@ -55,7 +53,7 @@ def hybrid_tile(head_dim: int, rope_theta: float) -> Turn:
 
     def fn(x: Array, position_ids: Array) -> Array:
         freqs = position_ids[..., None] * inv_freq
-        angle = np.concatenate([freqs, freqs], axis=-1)  # a0 a1 … a0 a1 …, which rotate_every_two needs repeated
+        angle = np.concatenate([freqs, freqs], axis=-1)  # a0 a1 a0 a1; neighbours need a0 a0 a1 a1
         cos, sin = per_head(np.cos(angle), x), per_head(np.sin(angle), x)
         return x * cos + rotate_every_two(x) * sin
 
@@ -153,7 +151,7 @@ EXHIBITS = (
     *shown(
         "M04b",
         "conjugate",
-        "turned by the negative angle, complex form",
+        "the negative angle, complex form",
         conjugate_complex,
         INTERLEAVED,
         SMALL,

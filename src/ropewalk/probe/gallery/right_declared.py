@@ -20,6 +20,7 @@ from .parts import (
     linear,
     llama3,
     longrope,
+    longrope_magnitude,
     per_head,
     proportional,
     rotate_half,
@@ -96,8 +97,7 @@ def longrope_with_magnitude(
     long_factor: tuple[float, ...],
 ) -> Turn:
     """LongRoPE with both lists and its magnitude on cos and sin."""
-    stretch = max_position_embeddings / original_max_position_embeddings
-    g = math.sqrt(1 + math.log(stretch) / math.log(original_max_position_embeddings))
+    g = longrope_magnitude(original_max_position_embeddings, max_position_embeddings)
     plain = ladder(rope_theta, head_dim)
 
     def fn(x: Array, position_ids: Array) -> Array:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .exhibit import Turn, shown
-from .parts import Array, dynamic, ladder, length_of, longrope, table_rows, turned
+from .parts import Array, dynamic, ladder, length_of, longrope, longrope_magnitude, table_rows, turned
 from .scaling_static import PHI
 
 
@@ -48,10 +48,7 @@ def longrope_long_always(
     long_factor: tuple[float, ...],
 ) -> Turn:
     """The long list at every length."""
-    g = np.sqrt(
-        1
-        + np.log(max_position_embeddings / original_max_position_embeddings) / np.log(original_max_position_embeddings)
-    )
+    g = longrope_magnitude(original_max_position_embeddings, max_position_embeddings)
     inv_freq = ladder(rope_theta, head_dim) / np.array(long_factor)  # must be short_factor up to the original length
 
     def fn(x: Array, position_ids: Array) -> Array:
@@ -69,10 +66,7 @@ def longrope_off_by_one(
     long_factor: tuple[float, ...],
 ) -> Turn:
     """The switch one token too early."""
-    g = np.sqrt(
-        1
-        + np.log(max_position_embeddings / original_max_position_embeddings) / np.log(original_max_position_embeddings)
-    )
+    g = longrope_magnitude(original_max_position_embeddings, max_position_embeddings)
     plain = ladder(rope_theta, head_dim)
 
     def fn(x: Array, position_ids: Array) -> Array:
@@ -92,10 +86,7 @@ def longrope_row_0(
     long_factor: tuple[float, ...],
 ) -> Turn:
     """Two tables end to end: the first position past the short one reads row 0 of the long one."""
-    g = np.sqrt(
-        1
-        + np.log(max_position_embeddings / original_max_position_embeddings) / np.log(original_max_position_embeddings)
-    )
+    g = longrope_magnitude(original_max_position_embeddings, max_position_embeddings)
     plain = ladder(rope_theta, head_dim)
     k = original_max_position_embeddings
     short_table = np.arange(k)[:, None] * (plain / np.array(short_factor))

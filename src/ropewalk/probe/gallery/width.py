@@ -2,9 +2,20 @@
 
 import numpy as np
 
-from ...scaling import Proportional
 from .exhibit import Turn, shown
-from .parts import Array, declared, doubled, ladder, per_head, repeated, rotate_every_two, rotate_half, turned, turning
+from .parts import (
+    Array,
+    declared,
+    doubled,
+    ladder,
+    per_head,
+    proportional,
+    repeated,
+    rotate_every_two,
+    rotate_half,
+    turned,
+    turning,
+)
 
 HALF_HEAD = {"head_dim": 16, "rotary_dim": 8, "rope_theta": 500_000.0}
 GPT_J = {"head_dim": 256, "rotary_dim": 64, "rope_theta": 10_000.0, "options": {"heads": 4}}
@@ -102,12 +113,6 @@ def exponent_over_head_interleaved(head_dim: int, rotary_dim: int, rope_theta: f
     return fn
 
 
-def gemma_4(**parameters: float) -> object:
-    """Declare a proportional rope."""
-    factor = parameters.pop("partial_rotary_factor")
-    return declared(scaling=Proportional(partial_rotary_factor=factor))(**parameters)
-
-
 EXHIBITS = (
     *shown(
         "M07",
@@ -163,7 +168,7 @@ EXHIBITS = (
         "proportional-for-ordinary",
         "an ordinary part turned, proportional declared",
         ordinary_for_proportional,
-        gemma_4,  # type: ignore[arg-type]
+        proportional,
         {"head_dim": 16, "rope_theta": 500_000.0, "partial_rotary_factor": 0.5},
         {"head_dim": 160, "rope_theta": 200_000.0, "partial_rotary_factor": 0.3},
         {"head_dim": 256, "rope_theta": 1_000_000.0, "partial_rotary_factor": 0.25},
