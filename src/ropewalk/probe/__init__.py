@@ -1,0 +1,1 @@
+"""check(): the black-box probe, its verdicts, and the gallery of known faults."""
