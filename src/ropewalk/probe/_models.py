@@ -4,6 +4,7 @@ The model is built on the meta device, so that it costs no memory and no weights
 again on the CPU, from their own classes and configurations. Nothing is downloaded, no code of a configuration is run.
 """
 
+import contextlib
 import inspect
 import itertools
 import re
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -93,11 +95,17 @@ def rotary_modules(config: Any) -> Iterator[Asked | Unasked]:
     Raises:
         RopewalkError: where the model cannot be built, or has no rotary module.
     """
-    model = build(config)
     root = _read(config)
-    found = list(_distinct(model))
-    if not found:
-        raise RopewalkError(f"{type(model).__name__} has no rotary module: there is nothing to check.")
+    try:
+        model = build(config)
+    except RopewalkError:
+        found = list(_by_class(config))
+        if not found:
+            raise
+    else:
+        found = list(_distinct(model))
+        if not found:
+            raise RopewalkError(f"{type(model).__name__} has no rotary module: there is nothing to check.")
     for path, module, owner_config in found:
         for label in labels_of(module):
             yield from _uses(path, module, owner_config, label, root)
@@ -175,18 +183,44 @@ def _rebuilt(module: nn.Module, configs: list[Any]) -> tuple[nn.Module | None, A
     return None, None
 
 
+def _by_class(config: Any) -> Iterator[tuple[str, nn.Module | None, Any]]:
+    """Give the rotary modules of the file of a configuration, where the model around them cannot be built."""
+    configs = list(_walk(config))
+    for home in dict.fromkeys(type(one).__module__ for one in configs):
+        try:
+            file = import_module(home.replace("configuration_", "modeling_"))
+        except ImportError:
+            continue
+        for name, cls in vars(file).items():
+            if inspect.isclass(cls) and cls.__module__ == file.__name__ and _ROTARY.search(name):
+                wanted = [one.annotation for one in inspect.signature(cls).parameters.values()][:1]
+                fitting = [one for one in configs if type(one) in wanted or type(one).__name__ in wanted]
+                for one in fitting or configs:
+                    with contextlib.suppress(Exception), torch.device("cpu"), torch.no_grad():
+                        yield name, cls(one).eval(), one
+                        break
+
+
+def _walk(config: Any) -> Iterator[Any]:
+    yield config
+    for key in getattr(config, "sub_configs", None) or {}:
+        below = getattr(config, key, None)
+        if hasattr(below, "sub_configs"):
+            yield from _walk(below)
+
+
 def _uses(path: str, module: nn.Module | None, config: Any, label: str | None, root: Model | None) -> Iterator[Any]:
     name = f"{path}[{label}]" if label else path
     if module is None:
         yield Unasked(name=name, reason="its class cannot be built from a configuration alone")
         return
     name = f"{name} ({type(module).__name__})"
-    ropes = list(_ropes(config, label, root))
+    ropes, located = _ropes(config, label, root)
     if not ropes:
         yield Unasked(name=name, reason="ropewalk.read finds no rope for it in the configuration")
         return
     file = sys.modules[type(module).__module__]
-    applies = [one for own, one in vars(file).items() if _APPLY.match(own) and inspect.isfunction(one)]
+    applies = list(_applies(file))
     best: dict[str, Asked] = {}
     reason = "its file has no apply function of its own" if not applies else ""
     gaps: dict[str, float] = {}
@@ -209,23 +243,56 @@ def _uses(path: str, module: nn.Module | None, config: Any, label: str | None, r
         yield Unasked(name=name, reason=reason or "no apply function of its file takes what it gives")
         return
     agreeing = [one for one in best.values() if one.agrees]
+    if not agreeing and not located:
+        yield Unasked(name=name, reason=f"no layer of the configuration uses {label}, as far as ropewalk.read sees")
+        return
     yield from agreeing or [next(iter(best.values()))]
 
 
-def _ropes(config: Any, label: str | None, root: Model | None) -> Iterator[tuple[str, Rope]]:
-    """Give (use, rope) of the module's own configuration, of its layer type first, then of the whole model's."""
-    seen: set[Rope] = set()
-    models = [one for one in (_read(config), root) if one is not None]
-    for model in models:
-        layers = [layer for layers in model.parts.values() for layer in layers]
-        own = [layer for layer in layers if label is not None and layer.kind == label]
-        for number, layer in enumerate(own or layers):
-            for use, rope in layer.ropes.items():
-                if rope not in seen:
-                    seen.add(rope)
-                    yield (use if use not in ("attention",) or not number else use), rope
-        if seen:
+def _applies(file: Any) -> Iterator[Callable[..., Any]]:
+    """Give what a file turns vectors with: its functions, and what its attention does around them."""
+    sorts = getattr(file, "deinterleave_head_dim", None)  # Qwen2.5-Omni's DiT sorts the channels first
+    for name, one in vars(file).items():
+        if _APPLY.match(name) and inspect.isfunction(one):
+            yield one
+            if sorts is not None:
+                yield _sorted_first(one, sorts)
+        elif inspect.isclass(one) and hasattr(one, "_apply_rotary_embedding"):  # the conformers
+            yield _of_hidden_states(one)
             return
+
+
+def _sorted_first(apply: Any, sorts: Any) -> Callable[..., Any]:
+    def deinterleaved(q: Any, k: Any, cos: Any, sin: Any) -> Any:
+        return apply(sorts(q), sorts(k), cos, sin)
+
+    return deinterleaved
+
+
+def _of_hidden_states(owner: Any) -> Callable[..., Any]:
+    """Give the method of an attention that turns hidden states [B, S, H·D], all rows by one table, as a function."""
+
+    def of_hidden_states(x: Any, cos: Any, sin: Any) -> Any:
+        rows = []
+        for row, *tables in zip(x, cos, sin, strict=True):  # x [B, S, H, D]
+            held = SimpleNamespace(num_heads=x.shape[2], head_size=x.shape[3])
+            table = torch.stack(tables)[:, :, None, None, :]
+            out = owner._apply_rotary_embedding(held, row.flatten(1)[None], table)
+            rows.append(out.view(row.shape))
+        return torch.stack(rows)
+
+    return of_hidden_states
+
+
+def _ropes(config: Any, label: str | None, root: Model | None) -> tuple[list[tuple[str, Rope]], bool]:
+    """Give each (use, rope) of the module's own configuration, or else of the whole model's, and whether by label."""
+    for model in (_read(config), root):
+        layers = [layer for layers in model.parts.values() for layer in layers] if model is not None else []
+        own = [layer for layer in layers if label is not None and layer.kind == label]
+        found = list(dict.fromkeys((use, rope) for layer in own or layers for use, rope in layer.ropes.items()))
+        if found:
+            return found, bool(own) or label is None
+    return [], False
 
 
 def _nearest_order(module: nn.Module, apply: Any, label: str | None, rope: Rope) -> tuple[Any, float]:

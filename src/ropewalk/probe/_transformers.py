@@ -13,7 +13,7 @@ from ..errors import RopewalkError
 from ._slots import Slots, slots_of
 from .adapt import KINDS, both
 
-_BATCH, _LENGTH, _HEADS = 2, 5, 3  # unlike each other, so that a wrong layout does not fit
+_BATCH, _LENGTH, _HEADS = 7, 5, 6  # unlike each other and any number of axes, so that a wrong layout does not fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,8 @@ class Rotated:
             if not isinstance(out, tuple) and out.shape[0] == 2 and out.ndim > 3:
                 out = tuple(out)
             parts = out if isinstance(out, tuple) else (out.cos(), out.sin())
-            return tuple(part.reshape(-1, part.shape[-1])[ids] for part in parts)
+            rows = tuple(part.reshape(-1, part.shape[-1]) for part in parts)
+            return rows if self.slots.has("ids") else tuple(part[ids] for part in rows)
         if form == "columns":
             ids = ids.movedim(0, -1)
         elif form == "tokens":
@@ -126,8 +127,8 @@ class Rotated:
             values |= {"cos_k": values["cos"], "sin_k": values["sin"]}
         heads = part if self.kv_heads is None else part[:, :, : self.kv_heads]
         values |= {"k": _laid(heads.clone(), way.layout), "v": q.clone()}
-        if way.ids == "length":  # the rows are chosen already
-            values["ids"] = torch.arange(x.shape[1], device=x.device)[None]
+        if way.ids == "length":
+            values["ids"] = ids
         out = self.slots.call(values)
         several = isinstance(out, tuple | list)
         turned = tuple(_unlaid(one, part, way.layout) for one in out) if several else _unlaid(out, part, way.layout)
