@@ -195,7 +195,7 @@ def _by_class(config: Any) -> Iterator[tuple[str, nn.Module | None, Any]]:
             if inspect.isclass(cls) and cls.__module__ == file.__name__ and _ROTARY.search(name):
                 wanted = [one.annotation for one in inspect.signature(cls).parameters.values()][:1]
                 fitting = [one for one in configs if type(one) in wanted or type(one).__name__ in wanted]
-                for one in fitting or configs:
+                for one in (*fitting, *configs):
                     with contextlib.suppress(Exception), torch.device("cpu"), torch.no_grad():
                         yield name, cls(one).eval(), one
                         break
@@ -286,7 +286,8 @@ def _of_hidden_states(owner: Any) -> Callable[..., Any]:
 
 def _ropes(config: Any, label: str | None, root: Model | None) -> tuple[list[tuple[str, Rope]], bool]:
     """Give each (use, rope) of the module's own configuration, or else of the whole model's, and whether by label."""
-    for model in (_read(config), root):
+    own_model = _read(config)
+    for model in (own_model or root,):
         layers = [layer for layers in model.parts.values() for layer in layers] if model is not None else []
         own = [layer for layer in layers if label is not None and layer.kind == label]
         found = list(dict.fromkeys((use, rope) for layer in own or layers for use, rope in layer.ropes.items()))

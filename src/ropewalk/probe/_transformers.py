@@ -103,11 +103,7 @@ class Rotated:
             parts = out if isinstance(out, tuple) else (out.cos(), out.sin())
             rows = tuple(part.reshape(-1, part.shape[-1]) for part in parts)
             return rows if self.slots.has("ids") else tuple(part[ids] for part in rows)
-        if form == "columns":
-            ids = ids.movedim(0, -1)
-        elif form == "tokens":
-            ids = ids.reshape(self.axes, -1).T if self.axes > 1 else ids.reshape(-1)
-        out = self.rotary(x, ids, **extra)
+        out = self.rotary(x, _positions(form, ids), **extra)
         parts = (out,) if isinstance(out, Tensor) and out.is_complex() else out
         if not isinstance(parts, tuple | list) or not all(isinstance(part, Tensor) for part in parts):
             raise RopewalkError(f"it gave {type(out).__name__} for tables")
@@ -127,13 +123,21 @@ class Rotated:
             values |= {"cos_k": values["cos"], "sin_k": values["sin"]}
         heads = part if self.kv_heads is None else part[:, :, : self.kv_heads]
         values |= {"k": _laid(heads.clone(), way.layout), "v": q.clone()}
-        if way.ids == "length":
-            values["ids"] = ids
+        values["ids"] = _positions(way.ids, ids)
         out = self.slots.call(values)
         several = isinstance(out, tuple | list)
         turned = tuple(_unlaid(one, part, way.layout) for one in out) if several else _unlaid(out, part, way.layout)
         turned = both(turned, part, "bshd", self.of if self.slots.has("k") and several else "q")
         return turned if way.width is None else torch.cat([turned, x[..., width:]], dim=-1)
+
+
+def _positions(form: str, ids: Tensor) -> Tensor:
+    """Give positions [B, S] or [A, B, S] in the form that a module takes."""
+    if form == "columns":
+        return ids.movedim(0, -1)
+    if form == "tokens":
+        return ids.flatten(1).T if ids.ndim == 3 else ids.flatten()
+    return ids
 
 
 def _slots(apply: Any) -> Slots:
