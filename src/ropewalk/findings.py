@@ -60,6 +60,89 @@ KINDS: dict[str, tuple[str, str]] = {
     "positions-unknown": ("RW157", "note"),
 }
 
+# RW2xx come from `ropewalk check`: what a function does. The first 48 are the faults of the gallery, in its order.
+CHECK_KINDS: dict[str, tuple[str, str]] = {
+    "interleaved-for-half": ("RW201", "error"),
+    "hybrid-repeat": ("RW202", "error"),
+    "hybrid-tile": ("RW203", "error"),
+    "conjugate": ("RW204", "error"),
+    "tables-as-angles": ("RW205", "error"),
+    "cos-sin-swapped": ("RW206", "error"),
+    "partner-of-full-head": ("RW207", "error"),
+    "leading-for-tail": ("RW208", "error"),
+    "full-for-partial": ("RW209", "error"),
+    "partial-twice": ("RW210", "error"),
+    "proportional-for-ordinary": ("RW211", "error"),
+    "exponent-over-head": ("RW212", "error"),
+    "exponent-without-2": ("RW213", "error"),
+    "wrong-theta": ("RW214", "error"),
+    "unscaled": ("RW215", "error"),
+    "factor-pinned": ("RW216", "error"),
+    "llama3-precedence": ("RW217", "error"),
+    "llama3-ramp-in-wavelength": ("RW218", "error"),
+    "yarn-rounded": ("RW219", "error"),
+    "yarn-clamp-half": ("RW220", "error"),
+    "yarn-ramp-inverted": ("RW221", "error"),
+    "yarn-factor-in-power": ("RW222", "error"),
+    "yarn-ntk-base": ("RW223", "error"),
+    "magnitude-missing": ("RW224", "error"),
+    "magnitude-twice": ("RW225", "error"),
+    "dynamic-frozen": ("RW226", "error"),
+    "dynamic-sticky": ("RW227", "error"),
+    "longrope-long-always": ("RW228", "error"),
+    "longrope-off-by-one": ("RW229", "error"),
+    "ids-ignored": ("RW230", "error"),
+    "stale-table": ("RW231", "error"),
+    "head-axis": ("RW232", "error"),
+    "row-0-only": ("RW233", "error"),
+    "double-rotation": ("RW234", "error"),
+    "identity": ("RW235", "error"),
+    "window-constant": ("RW236", "error"),
+    "table-end-clamped": ("RW237", "error"),
+    "first-head-only": ("RW238", "error"),
+    "bf16-frequencies": ("RW239", "error"),
+    "bf16-positions": ("RW240", "error"),
+    "fp16-angles": ("RW241", "error"),
+    "tf32-product": ("RW242", "error"),
+    "sine-unreduced": ("RW243", "error"),
+    "mrope-chunked": ("RW244", "error"),
+    "axes-swapped": ("RW245", "error"),
+    "input-mutated": ("RW246", "error"),
+    "float32-out": ("RW247", "error"),
+    "gradient-wrong": ("RW248", "error"),
+    "raised": ("RW250", "error"),
+    "hang": ("RW251", "error"),
+    "shape": ("RW252", "error"),
+    "type": ("RW253", "error"),
+    "device": ("RW254", "error"),
+    "not-finite": ("RW255", "error"),
+    "random": ("RW256", "error"),
+    "keeps-state": ("RW257", "error"),
+    "nonlinear": ("RW258", "error"),
+    "not-a-rotation": ("RW259", "error"),
+    "reflection": ("RW260", "error"),
+    "pairs-differ": ("RW261", "error"),
+    "frequencies-differ": ("RW262", "error"),
+    "magnitude-wrong": ("RW263", "error"),
+    "positions-misread": ("RW264", "error"),
+    "heads-differ": ("RW265", "error"),
+    "length-rule": ("RW266", "error"),
+    "precision": ("RW267", "error"),
+    "dtype": ("RW270", "warning"),
+    "precision-notable": ("RW271", "warning"),
+    "state-cast": ("RW272", "warning"),
+    "output-order": ("RW280", "note"),
+    "offset": ("RW281", "note"),
+    "one-speed": ("RW282", "note"),
+    "rounded-tables": ("RW283", "note"),
+    "own-convention": ("RW284", "note"),
+    "table-end": ("RW285", "note"),
+    "negative-ids": ("RW286", "note"),
+    "length-of-rows": ("RW287", "note"),
+    "no-rope": ("RW288", "note"),
+    "not-judged": ("RW289", "note"),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -86,7 +169,7 @@ class Finding:
     @classmethod
     def of(cls, name: str, *, where: str, seen: str, right: str, message: str) -> "Finding":
         """Make a finding of a known kind; its code and severity follow from the name."""
-        code, severity = KINDS[name]
+        code, severity = KINDS[name] if name in KINDS else CHECK_KINDS[name]
         return cls(code=code, name=name, severity=severity, where=where, seen=seen, right=right, message=message)
 
     def to_dict(self) -> dict[str, Any]:
