@@ -30,7 +30,12 @@ class Fit:
 
 
 def fits(
-    target: Target, head_dim: int, factor: float, turning: int | None, max_position_embeddings: int | None
+    target: Target,
+    head_dim: int,
+    factor: float,
+    turning: int | None,
+    max_position_embeddings: int | None,
+    hint: float | None = None,
 ) -> Iterator[Fit]:
     """Give known descriptions of a ladder, the simplest first; whether one agrees is for the caller to check.
 
@@ -40,6 +45,7 @@ def fits(
         factor: g, the measured factor on cos and sin.
         turning: pairs of the ladder that turn, where the others keep still; else None.
         max_position_embeddings: Lmax, where known; settles lengths that the table leaves open.
+        hint: a factor to try where the table leaves it open.
     """
     plain = (2 * target.index) / target.width
     scale = _scale_of_first(target)
@@ -66,7 +72,7 @@ def fits(
         if theta is not None:
             yield from _plain(theta[0], scale, head_dim, target, turning)
     if len(set(target.width.tolist())) == 1 and not still:
-        yield from _banded(target, factor, max_position_embeddings)
+        yield from _banded(target, factor, max_position_embeddings, hint)
 
 
 def _plain(theta: float, scale: float, head_dim: int, target: Target, turning: int | None) -> Iterator[Fit]:
@@ -120,17 +126,17 @@ def slopes(target: Target) -> list[float]:
     return [math.exp(slope) for slope in kept]
 
 
-def _banded(target: Target, g: float, lmax: int | None) -> Iterator[Fit]:
+def _banded(target: Target, g: float, lmax: int | None, hint: float | None) -> Iterator[Fit]:
     """Fit scalings that keep fast pairs and slow slow ones, with a ramp between."""
     width = int(target.width[0])
-    order = np.argsort(target.index, kind="stable")
+    order = np.unique(target.index, return_index=True)[1]  # a hybrid has each entry twice
     order = order[target.turning[order]]
     index = target.index[order]
     freq, room = target.freq[order], (target.room / np.maximum(target.freq, 1e-300))[order]
     exact = _exactness(target, order)
     for theta in _thetas(target, order):
         share = freq * theta ** (2 * index / width)  # 1 where kept, 1/s where slowed
-        for factor, factor_note in _factors(share, room, exact, index, g):
+        for factor, factor_note in _factors(share, room, exact, index, g, hint):
             ramp = (1 - share) / (1 - 1 / factor)
             slack = room / (1 - 1 / factor) * share
             if (ramp < -slack).any() or (ramp > 1 + slack).any():
@@ -202,7 +208,7 @@ def _theta_of(target: Target, rows: Array, start: float, scale: float) -> float:
 
 
 def _factors(
-    share: Array, room: Array, exact: Array, index: Array, g: float
+    share: Array, room: Array, exact: Array, index: Array, g: float, hint: float | None
 ) -> Iterator[tuple[float, tuple[str, ...]]]:
     """Give the factor as the slowest pairs tell it, then as the magnitude does, then as whole bounds do."""
     last = float(share[-1])
@@ -217,6 +223,8 @@ def _factors(
     yield _round_in(near, wide, float(np.min(exact[-run:]))), ()
     if run > 1:
         return
+    if hint is not None and hint > 1:
+        yield hint, ("factor: the slowest pairs are still on the ramp",)
     if g > 1.0001:
         yield roundest(math.exp((g - 1) * 10), math.exp((g - 1) * 10) * 1e-4), ("factor: taken from the magnitude",)
     inner = np.flatnonzero((share < 1 - 4 * room) & (index > 0))
