@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..errors import RopewalkError
+from ..rope import Rope
 from ..scaling import Default, Linear, Llama3, Proportional, Scaling, Yarn
 from ..scaling._frequencies import magnitude
 from ._fitting import Array, Target, digits_of, round_length, roundest, solve
@@ -218,13 +219,13 @@ def _factors(
     run = 0
     while run < len(flat) and flat[-run - 1]:
         run += 1
+    if run == 1 and hint is not None and hint > 1:
+        yield hint, ("factor: the slowest pairs are still on the ramp",)
     near = 1 / float(np.median(share[-run:]))
     wide = float(np.min(room[-run:]))
     yield _round_in(near, wide, float(np.min(exact[-run:]))), ()
     if run > 1:
         return
-    if hint is not None and hint > 1:
-        yield hint, ("factor: the slowest pairs are still on the ramp",)
     if g > 1.0001:
         yield roundest(math.exp((g - 1) * 10), math.exp((g - 1) * 10) * 1e-4), ("factor: taken from the magnitude",)
     inner = np.flatnonzero((share < 1 - 4 * room) & (index > 0))
@@ -445,3 +446,57 @@ def _llama3(
         near = round_length(start * (1 + 1e-9), end * (1 - 1e-9), hint=hint)
         if near is not None:
             yield from make(near, 1.0, 1.0, "the border between two pairs")
+
+
+def restated(rope: Rope, declared: Scaling) -> Rope | None:
+    """Give the same table in the declared scaling's own terms, its original length above all; None where not possible.
+
+    Args:
+        rope: a fitted description, whose length and betas, or low and high factors, are known only together.
+        declared: the scaling whose numbers are kept where the table allows them.
+    """
+    fitted = rope.scaling
+    try:
+        if isinstance(fitted, Llama3) and isinstance(declared, Llama3):
+            times = declared.original_max_position_embeddings / fitted.original_max_position_embeddings
+            scaling: Scaling = replace(
+                declared,
+                factor=fitted.factor,
+                low_freq_factor=_near(times * fitted.low_freq_factor, declared.low_freq_factor),
+                high_freq_factor=_near(times * fitted.high_freq_factor, declared.high_freq_factor),
+            )
+        elif isinstance(fitted, Yarn) and isinstance(declared, Yarn) and fitted.truncate == declared.truncate:
+            original, theta, width = declared.original_max_position_embeddings, rope.rope_theta, rope.width
+            low, high = fitted.bounds(theta, width)
+            if fitted.truncate:
+                turns = [
+                    original / (2 * math.pi * theta ** (2 * pair / width)) for pair in (low, low + 1, high - 1, high)
+                ]
+                fast = _within(turns[1], turns[0] if low > 0 else math.inf, declared.beta_fast)
+                slow = _within(turns[3] if high < width - 1 else 0.0, turns[2], declared.beta_slow)
+            else:
+                times = original / fitted.original_max_position_embeddings
+                fast = _near(times * fitted.beta_fast, declared.beta_fast)
+                slow = _near(times * fitted.beta_slow, declared.beta_slow)
+            scaling = replace(
+                declared, factor=fitted.factor, beta_fast=fast, beta_slow=slow, attention_factor=fitted.attention_factor
+            )
+        else:
+            return None
+        again = rope.replace(scaling=scaling)
+    except (RopewalkError, OverflowError):
+        return None
+    same = np.allclose(again.pairs().inv_freq, rope.pairs().inv_freq, rtol=1e-7, atol=0)
+    return again if same else None
+
+
+def _near(value: float, declared: float) -> float:
+    return declared if abs(value - declared) <= 1e-6 * declared else roundest(value, 1e-7 * value)
+
+
+def _within(low: float, high: float, declared: float) -> float:
+    if low < declared <= high:
+        return declared
+    if not math.isfinite(high):
+        return 2 * low
+    return roundest((low + high) / 2, (high - low) / 2.001)
