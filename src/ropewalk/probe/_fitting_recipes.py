@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +53,9 @@ class Match(NamedTuple):
     factor: float | None
 
 
+_ALL = 3  # levels of which every way is given; of dearer ones the first
+
+
 class _Shape(NamedTuple):
     """A reading of the geometry: its deviations, the width its exponents are over, and how many pairs turn."""
 
@@ -78,7 +82,26 @@ def declared(measured: Measured, head_dim: int, expect: Rope, length: int | None
             found += _matches(geometry, shape, head_dim, expect, length)
             if any(match.cost == 0 for match in found):
                 return found[-1:]
+    if not found and expect.axes.num_axes > 1:
+        found = list(_exchanged(measured, head_dim, expect, length))
     return sorted(found, key=lambda match: (match.cost, match.residual))
+
+
+def _exchanged(measured: Measured, head_dim: int, expect: Rope, length: int | None) -> Iterator[Match]:
+    """Give the ways that take another order of the axes."""
+    count = expect.axes.num_axes
+    names = getattr(expect.axes, "names", ())
+    for order in permutations(range(count)) if count <= 4 else ():
+        if order == tuple(range(count)) or int(measured.axis.max()) >= count:
+            continue
+        words = ", ".join(f"{names[b]} for {names[a]}" for a, b in enumerate(order) if a != b)
+        swapped = _axes_deviation("axes-swapped", f"axes exchanged: {words}", _axes_words(expect.axes), words, "")
+        moved = replace(measured, axis=np.argsort(order)[measured.axis])
+        for geometry in geometries(moved, head_dim, expect):
+            if geometry.axes == expect.axes:
+                for shape in _shapes(geometry, moved, head_dim, expect):
+                    for match in _matches(geometry, shape, head_dim, expect, length):
+                        yield match._replace(cost=match.cost + 1.5, rope=None, deviations=(swapped, *match.deviations))
 
 
 def shape_words(geometry: Geometry, measured: Measured, head_dim: int, expect: Rope) -> tuple[Deviation, ...]:
@@ -125,7 +148,7 @@ def _shapes(geometry: Geometry, measured: Measured, head_dim: int, expect: Rope)
     width, declared_width = geometry.width, expect.width
     still = isinstance(expect.scaling, Proportional)
     declared_turning = int(expect.scaling.partial_rotary_factor * declared_width // 2) if still else None  # type: ignore[union-attr]
-    turning = geometry.turning
+    turning = None if any(one.slug == "axes-swapped" for one in common) else geometry.turning
     same_start = geometry.start == expect.rotary_start
     if width == declared_width and (turning is None or turning == declared_turning):
         if not same_start:
@@ -203,6 +226,8 @@ def _shapes(geometry: Geometry, measured: Measured, head_dim: int, expect: Rope)
     if slug == "partial-twice" and geometry.start >= expect.rotary_start > 0:
         moved = ()
     yield _Shape((*common, wide, *moved), None, turning)
+    words = f"{width} channels turn, by the frequencies of {declared_width}"
+    yield _Shape((*common, replace(wide, words=words), *moved), declared_width, turning)
 
 
 def _start(geometry: Geometry, expect: Rope) -> Deviation:
@@ -227,11 +252,14 @@ def _axes_deviations(geometry: Geometry, measured: Measured, expect: Rope) -> li
     mine, theirs = geometry.axes, expect.axes
     right = _axes_words(theirs)
     seen = _axes_words(mine)
+    heard = np.unique(measured.axis)
+    if len(heard) == 1 and theirs.num_axes > 1:
+        names = getattr(theirs, "names", ())
+        words = f"axis {names[heard[0]]} drives every pair"
+        return [_axes_deviation(None, words, right, words, right)]
     if isinstance(mine, Sections) and isinstance(theirs, Sections):
         if mine.arrangement != theirs.arrangement:
             return [_axes_deviation("mrope-chunked", f"{seen} sections", f"{right} sections", seen, right)]
-    if mine.num_axes == 1 and theirs.num_axes > 1:
-        return [_axes_deviation(None, "the first axis drives every pair", right, "single", right)]
     try:
         pattern = mine.plan(geometry.width).axis
         expected = theirs.plan(geometry.width).axis
@@ -280,8 +308,8 @@ def _silent_axes(silent: list[int], expect: Rope) -> Deviation:
 def _matches(geometry: Geometry, shape: _Shape, head_dim: int, expect: Rope, length: int | None) -> list[Match]:
     """Give the ways to make the frequencies, all of the lowest cost at which there is one."""
     search = _Search(geometry, shape, head_dim, expect, length)
-    for level in search.levels:
-        found = list(level())
+    for number, level in enumerate(search.levels):
+        found = list(level()) if number < _ALL else list(islice(level(), 1))
         if found:
             return found
     return []
@@ -461,7 +489,7 @@ class _Search:
                 yield from self._tried(2.5, ladder, rule, self.expect.rope_theta, rule.factor)
 
     def _mistake_and_number(self) -> Iterator[Match]:
-        for rule in self.rules[1:]:
+        for rule in sorted(self.rules[1:], key=lambda rule: rule.slug != "unscaled"):
             yield from self._free_theta(3, self.ladders[0], rule)
             yield from self._free_factor(3, self.ladders[0], rule)
         for ladder in self.ladders[1:]:
