@@ -153,7 +153,14 @@ def _by_scene(scenes: Sequence[Scene], reactions: Sequence[Reaction]) -> list[Ev
     evidence = []
     some_fit = any(one.fits for one in reactions)
     lost = [one.scene.name for one in reactions if not one.wrong and one.right > 0.05 and one.scene.name != "negative"]
-    strange = some_fit and bool(lost)
+    other_table = _by_tokens(reactions, lost)
+    if other_table is not None and some_fit:
+        words = f"calls of {other_table} tokens by another table than calls of other lengths"
+        detail = {"scenes": lost, "tokens": other_table}
+        evidence.append(
+            Evidence(name="stale-table", ok=False, seen=words, right=MISREADINGS["stale-table"], detail=detail)
+        )
+    strange = some_fit and bool(lost) and other_table is None
     words = f"turned by no reading of the ids: {', '.join(lost)}" if strange else "as it should"
     evidence.append(Evidence(name="positions", ok=not strange, seen=words, right="each token by its id",
                              detail={"scenes": lost, "judged": some_fit}))  # fmt: skip
@@ -172,6 +179,13 @@ def _by_scene(scenes: Sequence[Scene], reactions: Sequence[Reaction]) -> list[Ev
         how = next(iter(reaction.wrong.values()), (0, "otherwise: perhaps from the end of a table"))[1]
         seen, detail = how, {"note": "negative ids are misread"}
     return [*evidence, Evidence(name="negative-ids", ok=True, seen=seen, right="turned backwards", detail=detail)]
+
+
+def _by_tokens(reactions: Sequence[Reaction], lost: Sequence[str]) -> int | None:
+    """Give the one number of tokens of all lost scenes, where there are several and every other scene is right."""
+    sizes = {one.scene.ids.shape[2] for one in reactions if one.scene.name in lost}
+    others = {one.scene.ids.shape[2] for one in reactions if one.fits}
+    return sizes.pop() if len(lost) > 1 and len(sizes) == 1 and not sizes & others else None
 
 
 def _again(scenes: Sequence[Scene], found: dict[str, Any]) -> list[Evidence]:
