@@ -67,8 +67,10 @@ def run(
     rope = expect if expect is not None and expect.head_dim == box.head_dim else None
     caller = Caller(box, output_order)
     tables = _tables(pairs, rope)
-    room = max(2, min([box.max_position, *([switch_of(rope)] if rope is not None and rope.length_dependent else [])]))
-    scenes = play(caller, room)
+    room = box.max_position
+    if rope is not None and rope.length_dependent:
+        room = min(room, switch_of(rope))
+    scenes = play(caller, max(2, room))
     answered = [scene for scene in scenes if scene.out is not None]
     if not answered:
         assert scenes[0].failure is not None
@@ -216,7 +218,7 @@ def _keys(
     if box is None or found or not tables:
         return []
     keys = Caller(box, order)
-    scenes = play(keys, room)
+    scenes = play(keys, max(2, room))
     wrong, _ = _misread(keys, [scene for scene in scenes if scene.out is not None], tables, offset)
     failed = next((scene.failure for scene in scenes if scene.failure and scene.name != "negative"), None)
     words = f"with {box.heads} heads: "

@@ -175,7 +175,14 @@ def _measure(caller: Caller, pairs: Pairs, max_position: int, offset: float) -> 
                 break
             continue
         g = pairs.cos_sin_factor
-        kept.append((tokens + offset, np.full(len(tokens), last), out[:, pairs.first] / g, out[:, pairs.second] / g))
+        kept.append(
+            (
+                tokens.astype(np.float64) + offset,
+                np.full(len(tokens), last),
+                out[:, pairs.first] / g,
+                out[:, pairs.second] / g,
+            )
+        )
         if caller.box.seconds - before > SLOW and last >= 131_072:
             break
     if not kept:
