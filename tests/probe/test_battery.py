@@ -450,15 +450,19 @@ def float32_angles(x, ids):
     return turn_by(x, ids[:, :, None, None] * ladder(D).astype(np.float32))
 
 
+RIGHT = {
+    "plain": make(),
+    "shared-only": shared_only,
+    "rows-only": rows_only,
+    "gathered": gathered(80_000),
+    "short-table": gathered(3000),
+    "bf16-tables": lambda x, ids: rounded_to_bf16(80_000)(x, ids),
+    "float32-angles": float32_angles,
+}
+
+
 @pytest.mark.parametrize("expect", [ROPE, None], ids=["declared", "undeclared"])
-@pytest.mark.parametrize(
-    "fn",
-    [
-        make(), shared_only, rows_only, gathered(80_000), gathered(3000), lambda x, ids: rounded_to_bf16(80_000)(x, ids),
-        float32_angles,
-    ],
-    ids=["plain", "shared-only", "rows-only", "gathered", "short-table", "bf16-tables", "float32-angles"],
-)  # fmt: skip
+@pytest.mark.parametrize("fn", RIGHT.values(), ids=RIGHT)
 def test_a_right_function_passes(fn, expect):
     assert faults(fn, PAIRS, expect) == {}
 

@@ -194,7 +194,7 @@ class _Lengths:
         """Give the base that explains the answer, or None."""
         if isinstance(self.rope.scaling, LongRope):
             return None
-        plain = self.rope.replace(scaling=type(self.rope.scaling)(factor=1.0))
+        plain = self.rope.replace(scaling=Dynamic(factor=1.0))
 
         def miss(log: float) -> float:
             return self._gap(x, out, ids, plain.replace(rope_theta=float(np.exp(log))).pairs())

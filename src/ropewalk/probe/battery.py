@@ -67,8 +67,10 @@ def run(
     rope = expect if expect is not None and expect.head_dim == box.head_dim else None
     caller = Caller(box, output_order)
     tables = _tables(pairs, rope)
-    room = max(2, min([box.max_position, *([switch_of(rope)] if rope is not None and rope.length_dependent else [])]))
-    scenes = play(caller, room)
+    room = box.max_position
+    if rope is not None and rope.length_dependent:
+        room = min(room, switch_of(rope))
+    scenes = play(caller, max(2, room))
     answered = [scene for scene in scenes if scene.out is not None]
     if not answered:
         assert scenes[0].failure is not None
@@ -153,7 +155,14 @@ def _by_scene(scenes: Sequence[Scene], reactions: Sequence[Reaction]) -> list[Ev
     evidence = []
     some_fit = any(one.fits for one in reactions)
     lost = [one.scene.name for one in reactions if not one.wrong and one.right > 0.05 and one.scene.name != "negative"]
-    strange = some_fit and bool(lost)
+    other_table = _by_tokens(reactions, lost)
+    if other_table is not None and some_fit:
+        words = f"calls of {other_table} tokens by another table than calls of other lengths"
+        detail = {"scenes": lost, "tokens": other_table}
+        evidence.append(
+            Evidence(name="stale-table", ok=False, seen=words, right=MISREADINGS["stale-table"], detail=detail)
+        )
+    strange = some_fit and bool(lost) and other_table is None
     words = f"turned by no reading of the ids: {', '.join(lost)}" if strange else "as it should"
     evidence.append(Evidence(name="positions", ok=not strange, seen=words, right="each token by its id",
                              detail={"scenes": lost, "judged": some_fit}))  # fmt: skip
@@ -172,6 +181,13 @@ def _by_scene(scenes: Sequence[Scene], reactions: Sequence[Reaction]) -> list[Ev
         how = next(iter(reaction.wrong.values()), (0, "otherwise: perhaps from the end of a table"))[1]
         seen, detail = how, {"note": "negative ids are misread"}
     return [*evidence, Evidence(name="negative-ids", ok=True, seen=seen, right="turned backwards", detail=detail)]
+
+
+def _by_tokens(reactions: Sequence[Reaction], lost: Sequence[str]) -> int | None:
+    """Give the one number of tokens of all lost scenes, where there are several and every other scene is right."""
+    sizes = {one.scene.ids.shape[2] for one in reactions if one.scene.name in lost}
+    others = {one.scene.ids.shape[2] for one in reactions if one.fits}
+    return sizes.pop() if len(lost) > 1 and len(sizes) == 1 and not sizes & others else None
 
 
 def _again(scenes: Sequence[Scene], found: dict[str, Any]) -> list[Evidence]:
@@ -202,7 +218,7 @@ def _keys(
     if box is None or found or not tables:
         return []
     keys = Caller(box, order)
-    scenes = play(keys, room)
+    scenes = play(keys, max(2, room))
     wrong, _ = _misread(keys, [scene for scene in scenes if scene.out is not None], tables, offset)
     failed = next((scene.failure for scene in scenes if scene.failure and scene.name != "negative"), None)
     words = f"with {box.heads} heads: "
