@@ -110,7 +110,7 @@ def dynamic_divides(head_dim: int, rope_theta: float, factor: float, max_positio
     return fn
 
 
-def dynamic_of_longest_row(head_dim: int, rope_theta: float, factor: float, max_position_embeddings: int) -> Turn:
+def dynamic_by_call(head_dim: int, rope_theta: float, factor: float, max_position_embeddings: int) -> Turn:
     """Dynamic NTK counting the tokens of the call: a decode step has one, and is never stretched."""
 
     def fn(x: Array, position_ids: Array) -> Array:
@@ -221,7 +221,7 @@ EXHIBITS = (
     *shown("X06", "any", "single tokens one position ahead", decode_one_ahead, half, SMALL),
     *shown("X07", "unscaled", "dynamic that never changes", dynamic_never, dynamic, DYNAMIC),
     *shown("X08", "any", "dynamic that divides the frequencies", dynamic_divides, dynamic, DYNAMIC),
-    *shown("X09", "any", "dynamic by the tokens of the call", dynamic_of_longest_row, dynamic, DYNAMIC),
+    *shown("X09", "any", "dynamic by the tokens of the call", dynamic_by_call, dynamic, DYNAMIC),
     *shown("X10", "table-end-clamped", "yarn, positions cut at L0", yarn_positions_clipped, yarn, YARN),
     *shown("X11", "unscaled", "proportional without its factor", proportional_factor_ignored, proportional, GEMMA_4),
     *shown("X12", "any", "a mirror in place of a rotation", reflection, half, SMALL),
