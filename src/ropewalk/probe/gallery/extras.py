@@ -1,0 +1,3 @@
+"""Faults beyond the list."""
+
+EXHIBITS = ()
