@@ -35,11 +35,13 @@ class _HeadDim(click.ParamType):
       ropewalk check --gallery""",
 )
 @click.argument("target", required=False)
-@click.option("--head-dim", type=_HeadDim(), help="Channels of a head; auto takes those of --expect or of the target.")
+@click.option(
+    "--head-dim", type=_HeadDim(), help="Channels of a head; auto, as without it: those of --expect or the target."
+)
 @click.option("--expect", metavar="MODEL", help="What it should be: a config.json, its directory, or a preset.")
 @click.option("--part", metavar="P", help="The part of --expect, where it has several ropes.")
 @click.option("--layer", type=click.IntRange(0), metavar="N", help="The layer of --expect, counted from 0.")
-@click.option("--layout", type=click.Choice(["bshd", "bhsd", "thd"]), default="bshd", help="Of x; bshd is usual here.")
+@click.option("--layout", type=click.Choice(["bshd", "bhsd", "thd"]), default="bshd", help="Of what it takes (bshd).")
 @click.option("--backend", type=click.Choice(["auto", "numpy", "torch", "jax"]), help="Arrays that it takes.")
 @click.option("--heads", type=click.IntRange(1), metavar="H", default=2, help="Heads of x (2).")
 @click.option("--kv-heads", type=click.IntRange(1), metavar="N", help="Heads of the keys, where they differ.")
@@ -83,7 +85,7 @@ def _checked(target: str, asked: dict[str, Any]) -> "tuple[Targets, list[Any]]":
     rope = _expected(asked.pop("expect"), asked.pop("part"), asked.pop("layer"))
     head_dim = asked.pop("head_dim")
     click.echo(f"ropewalk: check runs code that is not its own: {target}", err=True)
-    named = resolve(target, kv_heads=asked["kv_heads"])
+    named = resolve(target, layout=asked.pop("layout"), kv_heads=asked["kv_heads"])
     click.echo(f"ropewalk: {named.runs}", err=True)
     if not named.found:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in named.left)
@@ -102,9 +104,9 @@ def _head_dim(asked: int | str | None, one: "Target", meant: "Rope | None") -> i
         return asked
     known = meant.head_dim if meant is not None else one.options.get("head_dim")
     if known is None:
-        raise click.UsageError("Missing option '--head-dim': give the channels of a head, or --expect and auto.")
-    if asked is None and "head_dim" not in one.options:
-        raise click.UsageError(f"Missing option '--head-dim': --expect says {known}; give that number, or auto.")
+        raise click.UsageError(
+            "Missing option '--head-dim': give the channels of a head, or --expect, which knows them."
+        )
     return known
 
 
