@@ -28,7 +28,6 @@ from .verdicts import (
     verdict,
 )
 
-TOP = 1_048_576
 HIDE_PRECISION = {"ids-ignored", "stale-table", "window-constant", "head-axis", "dynamic-sticky", "first-head-only"}
 
 
@@ -108,7 +107,7 @@ class _Check:
 
     def __init__(self, box: Box, expect: Rope | None) -> None:
         self.box, self.expect = box, expect
-        if expect is not None and expect.length_dependent and switch_of(expect) >= box.max_position:
+        if expect is not None and expect.length_dependent and switch_of(expect) > box.max_position:
             self.expect = expect.replace(scaling=Default())  # nothing is asked where it would differ
         self.findings: list[Finding] = []
         self.found: Recovered | None = None
@@ -190,7 +189,7 @@ class _Check:
         names = {one.name for one in self.evidence if not one.ok}
         if found.manner != "ids" or found.pairs is None or names & HIDE_PRECISION:
             return
-        top = self.box.max_position if self.box.max_position == TOP else self.box.max_position - 1
+        top = self.box.max_position
         if found.length_change:
             top = min(top, found.length_change[0] - 1)
         for one in self.evidence:

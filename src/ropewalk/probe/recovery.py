@@ -172,7 +172,7 @@ def _climb(asker: Asker, structure: Structure, near: NDArray[np.int64], beyond: 
     if kind in ("heads", "arange"):
         places = near if kind == "heads" else np.arange(ARANGE_TOKENS)
         return _Climb(places, _axes_images(asker, vectors, places))
-    wanted = grow(max(box.max_position - 1, 1))
+    wanted = grow(box.max_position)
     count, start = len(wanted), near[:2] if not beyond else np.append(near[:2], beyond)
     best = _Climb(near[:2], _axes_images(asker, vectors, start)[:, :, :2])
     levels = sorted({level for level in LEVELS if beyond <= level < wanted[-1]} | {int(wanted[-1])})
