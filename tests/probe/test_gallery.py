@@ -4,8 +4,10 @@ Golden numbers: float64 from the papers' formulas, worked out apart from this co
 """
 
 import ast
+import re
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,11 +26,11 @@ SLUGS = dict(
         "interleaved-for-half hybrid-repeat hybrid-tile conjugate tables-as-angles cos-sin-swapped "
         "partner-of-full-head leading-for-tail full-for-partial partial-twice proportional-for-ordinary "
         "exponent-over-head exponent-without-2 wrong-theta unscaled factor-pinned llama3-precedence "
-        "llama3-ramp-in-wavelength yarn-rounded yarn-clamp-half yarn-ramp-inverted yarn-factor-in-power yarn-ntk-base magnitude-missing "
-        "magnitude-twice dynamic-frozen dynamic-sticky longrope-long-always longrope-off-by-one ids-ignored "
-        "stale-table head-axis row-0-only double-rotation identity window-constant table-end-clamped first-head-only "
-        "bf16-frequencies bf16-positions fp16-angles tf32-product sine-unreduced mrope-chunked axes-swapped "
-        "input-mutated float32-out gradient-wrong".split(),
+        "llama3-ramp-in-wavelength yarn-rounded yarn-clamp-half yarn-ramp-inverted yarn-factor-in-power "
+        "yarn-ntk-base magnitude-missing magnitude-twice dynamic-frozen dynamic-sticky longrope-long-always "
+        "longrope-off-by-one ids-ignored stale-table head-axis row-0-only double-rotation identity "
+        "window-constant table-end-clamped first-head-only bf16-frequencies bf16-positions fp16-angles "
+        "tf32-product sine-unreduced mrope-chunked axes-swapped input-mutated float32-out gradient-wrong".split(),
         start=1,
     )
 )
@@ -159,13 +161,20 @@ def test_every_exhibit_takes_float32_and_each_shape_of_ids(one):
 
 
 def test_the_table_has_a_line_for_each_exhibit_and_the_verdict_where_there_is_one():
-    lines = table(ALL, {"M14": "theta 10000 for 500000"}).splitlines()
+    lines = table({"M14": "theta 10000 for 500000"}).splitlines()
     assert len(lines) == len(ALL) + 2
     assert (
         "| M14 | wrong-theta | another base than declared | head_dim 16, rope_theta 500000, used 10000 |"
         in lines[2 + [one.id for one in ALL].index("M14")]
     )
     assert sum("theta 10000 for 500000" in line for line in lines) == 1
+
+
+def test_the_page_shows_every_exhibit_as_it_is():
+    page = (Path(__file__).parents[2] / "docs" / "gallery.md").read_text(encoding="utf-8")
+    told = [line.split(" | ") for line in page.splitlines() if re.match(r"\| [MVX]\d\d", line)]
+    made = [line.split(" | ") for line in table().splitlines()[2:]]
+    assert [cells[:4] for cells in told] == [cells[:4] for cells in made]
 
 
 # --- All mutants, all variants ----------------------------------------------------------------------------------------
@@ -291,8 +300,12 @@ def test_m01_and_its_reverse_at_position_4():
 @pytest.mark.parametrize(
     ("id", "starts", "scores"),
     [
-        ("M02", [-0.5160224343, 2.9240511068, 2.8232525254, 0.2460239309, -0.1570442014], (-6.868342986, -2.064475363)),
-        ("M03", [-1.0836243057, -0.2887769848, 1.7011858806, 1.5745680996], (0.1152817960, 2.544146424)),
+        (
+            "M02a",
+            [-0.5160224343, 2.9240511068, 2.8232525254, 0.2460239309, -0.1570442014],
+            (-6.868342986, -2.064475363),
+        ),
+        ("M03a", [-1.0836243057, -0.2887769848, 1.7011858806, 1.5745680996], (0.1152817960, 2.544146424)),
     ],
 )
 def test_m02_and_m03_hybrids_lose_the_relative_property(id, starts, scores):
