@@ -576,6 +576,23 @@ def test_m29_reads_row_0_of_the_long_table_at_the_switch():
     np.testing.assert_allclose(fn(x, np.array([3073])), right[3073], atol=1e-9)
 
 
+@named([one for one in MUTANTS if one.entry in {"M27", "M28", "M29"}])
+def test_m27_to_m29_deviate_in_the_calls_that_show_them_and_in_no_others(one):
+    scaling = one.expect.scaling
+    switch = getattr(scaling, "original_max_position_embeddings", one.expect.max_position_embeddings)
+    # highest ids of calls made one after another, and whether each is right
+    told = {
+        "M27": [(9, True), (2 * switch, True), (9, False), (2 * switch + 9, True)],
+        "M28": [(9, False), (switch - 1, False), (switch, True), (2 * switch, True)],
+        "M29a": [(9, True), (switch - 2, True), (switch - 1, False), (switch, True)],
+        "M29b": [(9, True), (switch - 1, True), (switch, False), (switch + 1, True)],
+    }[one.id.split(".")[0]]
+    fn = one.make()
+    for last, right in told:
+        x, ids = vectors(one), np.array([[1, 0, 3, 2, last], [4, last, 5, 1, 8]])
+        assert np.allclose(call(one, x, ids, fn=fn), truth(one, x, ids), atol=1e-8) is right
+
+
 # --- Positions, M30 to M38 --------------------------------------------------------------------------------------------
 
 
