@@ -12,7 +12,7 @@ import click
 from .._version import __version__
 from ..errors import RopewalkError
 
-COMMANDS = {"inspect": "inspect", "explore": "explore", "verify": "verify", "bench": "bench", "doctor": "doctor"}
+COMMANDS = {name: name for name in ("inspect", "explore", "check", "verify", "bench", "doctor")}
 
 
 class _Failure(click.ClickException):

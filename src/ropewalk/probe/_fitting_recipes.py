@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +53,9 @@ class Match(NamedTuple):
     factor: float | None
 
 
+_ALL = 3  # levels of which every way is given; of dearer ones the first
+
+
 class _Shape(NamedTuple):
     """A reading of the geometry: its deviations, the width its exponents are over, and how many pairs turn."""
 
@@ -78,7 +82,25 @@ def declared(measured: Measured, head_dim: int, expect: Rope, length: int | None
             found += _matches(geometry, shape, head_dim, expect, length)
             if any(match.cost == 0 for match in found):
                 return found[-1:]
+    if not found and expect.axes.num_axes > 1:
+        found = list(_exchanged(measured, head_dim, expect, length))
     return sorted(found, key=lambda match: (match.cost, match.residual))
+
+
+def _exchanged(measured: Measured, head_dim: int, expect: Rope, length: int | None) -> Iterator[Match]:
+    """Give the ways that take another order of the axes."""
+    count = expect.axes.num_axes
+    for order in permutations(range(count)) if count <= 4 else ():
+        if order == tuple(range(count)) or int(measured.axis.max()) >= count:
+            continue
+        words = ", ".join(f"{_name(expect.axes, b)} for {_name(expect.axes, a)}" for a, b in enumerate(order) if a != b)
+        swapped = _axes_deviation("axes-swapped", f"axes exchanged: {words}", _axes_words(expect.axes), words, "")
+        moved = replace(measured, axis=np.argsort(order)[measured.axis])
+        for geometry in geometries(moved, head_dim, expect):
+            if geometry.axes == expect.axes:
+                for shape in _shapes(geometry, moved, head_dim, expect):
+                    for match in _matches(geometry, shape, head_dim, expect, length):
+                        yield match._replace(cost=match.cost + 1.5, rope=None, deviations=(swapped, *match.deviations))
 
 
 def shape_words(geometry: Geometry, measured: Measured, head_dim: int, expect: Rope) -> tuple[Deviation, ...]:
@@ -125,7 +147,7 @@ def _shapes(geometry: Geometry, measured: Measured, head_dim: int, expect: Rope)
     width, declared_width = geometry.width, expect.width
     still = isinstance(expect.scaling, Proportional)
     declared_turning = int(expect.scaling.partial_rotary_factor * declared_width // 2) if still else None  # type: ignore[union-attr]
-    turning = geometry.turning
+    turning = None if any(one.slug == "axes-swapped" for one in common) else geometry.turning
     same_start = geometry.start == expect.rotary_start
     if width == declared_width and (turning is None or turning == declared_turning):
         if not same_start:
@@ -189,7 +211,7 @@ def _shapes(geometry: Geometry, measured: Measured, head_dim: int, expect: Rope)
     slug = None
     if width in (room, head_dim, room - room % 2) and width > declared_width:
         slug = "full-for-partial"
-    elif width == declared_width // 2 or width == declared_width // 4 * 2:
+    elif width in {width // 2 * 2 for width in (declared_width // 2, declared_width**2 // head_dim)}:
         slug = "partial-twice"
     wide = Deviation(
         slug=slug,
@@ -203,6 +225,8 @@ def _shapes(geometry: Geometry, measured: Measured, head_dim: int, expect: Rope)
     if slug == "partial-twice" and geometry.start >= expect.rotary_start > 0:
         moved = ()
     yield _Shape((*common, wide, *moved), None, turning)
+    words = f"{width} channels turn, by the frequencies of {declared_width}"
+    yield _Shape((*common, replace(wide, words=words), *moved), declared_width, turning)
 
 
 def _start(geometry: Geometry, expect: Rope) -> Deviation:
@@ -227,11 +251,13 @@ def _axes_deviations(geometry: Geometry, measured: Measured, expect: Rope) -> li
     mine, theirs = geometry.axes, expect.axes
     right = _axes_words(theirs)
     seen = _axes_words(mine)
+    heard = np.unique(measured.axis)
+    if len(heard) == 1 and max(theirs.num_axes, mine.num_axes) > 1:
+        words = f"axis {_name(theirs, int(heard[0]))} drives every pair"
+        return [_axes_deviation(None, words, right, words, right)]
     if isinstance(mine, Sections) and isinstance(theirs, Sections):
         if mine.arrangement != theirs.arrangement:
             return [_axes_deviation("mrope-chunked", f"{seen} sections", f"{right} sections", seen, right)]
-    if mine.num_axes == 1 and theirs.num_axes > 1:
-        return [_axes_deviation(None, "the first axis drives every pair", right, "single", right)]
     try:
         pattern = mine.plan(geometry.width).axis
         expected = theirs.plan(geometry.width).axis
@@ -240,8 +266,7 @@ def _axes_deviations(geometry: Geometry, measured: Measured, expect: Rope) -> li
     mapping = {int(a): int(b) for a, b in zip(expected, pattern, strict=True)}
     permuted = all(mapping[int(a)] == int(b) for a, b in zip(expected, pattern, strict=True))
     if permuted and not np.array_equal(pattern, expected):
-        names = getattr(theirs, "names", ())
-        words = ", ".join(f"{names[b]} for {names[a]}" for a, b in sorted(mapping.items()) if a != b)
+        words = ", ".join(f"{_name(theirs, b)} for {_name(theirs, a)}" for a, b in sorted(mapping.items()) if a != b)
         return [_axes_deviation("axes-swapped", f"axes exchanged: {words}", right, words, right)]
     if np.array_equal(pattern, expected):
         if isinstance(mine, Ladders) != isinstance(theirs, Ladders):
@@ -249,6 +274,11 @@ def _axes_deviations(geometry: Geometry, measured: Measured, expect: Rope) -> li
             return [_axes_deviation(None, words, right, seen, right)]
         return []
     return [_axes_deviation(None, seen, right, seen, right)]
+
+
+def _name(axes: object, number: int) -> str:
+    names = getattr(axes, "names", ())
+    return names[number] if number < len(names) else str(number)
 
 
 def _axes_words(axes: object) -> str:
@@ -270,8 +300,7 @@ def _silent(geometry: Geometry, axis: Array) -> list[int]:
 
 
 def _silent_axes(silent: list[int], expect: Rope) -> Deviation:
-    names = getattr(expect.axes, "names", ())
-    words = " and ".join(str(names[number]) for number in silent)
+    words = " and ".join(_name(expect.axes, number) for number in silent)
     return _axes_deviation(
         "axes-swapped", f"axis {words} turns nothing (zeroed)", "every axis turns its pairs", words, ""
     )
@@ -280,8 +309,8 @@ def _silent_axes(silent: list[int], expect: Rope) -> Deviation:
 def _matches(geometry: Geometry, shape: _Shape, head_dim: int, expect: Rope, length: int | None) -> list[Match]:
     """Give the ways to make the frequencies, all of the lowest cost at which there is one."""
     search = _Search(geometry, shape, head_dim, expect, length)
-    for level in search.levels:
-        found = list(level())
+    for number, level in enumerate(search.levels):
+        found = list(level()) if number < _ALL else list(islice(level(), 1))
         if found:
             return found
     return []
@@ -392,7 +421,7 @@ class _Search:
             share = partial_share(self.shape.turning, self.geometry.width)
             known = isinstance(scaling, Default | Linear)
             scaling = Proportional(partial_rotary_factor=share, factor=slowed) if known else None
-        if scaling is None:
+        if scaling is None or self.silent:
             return None
         if power == 1 and self.geometry.pairing == self.expect.pairing and not self.shape.deviations:
             same_theta = self.expect.replace(rope_theta=theta) if theta != self.expect.rope_theta else self.expect
@@ -404,8 +433,8 @@ class _Search:
             scaling=scaling,
             max_position_embeddings=self.expect.max_position_embeddings,
         )
-        if rope is None or self.silent:
-            return rope
+        if rope is None:
+            return None
         made = ordered(rope.pairs(), self.geometry)
         with np.errstate(all="ignore"):
             close = np.abs(made - times * table) <= 1e-9 * np.abs(made) if times == 1 else np.abs(made - table) <= 1e-9
@@ -437,6 +466,8 @@ class _Search:
             (None, 180 / math.pi, "every angle in degrees"),
             (None, 0.5, "every angle halved"),
         ):
+            if isinstance(self.expect.scaling, Linear):
+                continue  # another factor, which is the likelier mistake
             if self.target.agrees(table * times):
                 extra = Deviation(slug=slug, kind="frequencies", words=words, right="the declared angles", seen=times)
                 yield self._match(1.2, self.ladders[0], right, theta, right.factor, table * times, (extra,), times)
@@ -461,7 +492,7 @@ class _Search:
                 yield from self._tried(2.5, ladder, rule, self.expect.rope_theta, rule.factor)
 
     def _mistake_and_number(self) -> Iterator[Match]:
-        for rule in self.rules[1:]:
+        for rule in sorted(self.rules[1:], key=lambda rule: rule.slug != "unscaled"):
             yield from self._free_theta(3, self.ladders[0], rule)
             yield from self._free_factor(3, self.ladders[0], rule)
         for ladder in self.ladders[1:]:
@@ -545,12 +576,14 @@ class _Search:
             declared=right,
         )
 
-    @staticmethod
-    def _factor_deviation(rule: Rule, factor: float) -> Deviation:
+    def _factor_deviation(self, rule: Rule, factor: float) -> Deviation:
         assert rule.factor is not None
+        linear = isinstance(self.expect.scaling, Linear)
         words = f"factor {number_words(factor)} for {number_words(rule.factor)}"
-        if abs(factor * rule.factor - 1) < 1e-6:
+        if abs(factor * rule.factor - 1) < 1e-5:
             words += " (multiplied by the factor instead of divided)"
+        elif linear and abs(2 * factor - rule.factor) < 1e-5 * factor:
+            words += " (equals every angle doubled)"
         return Deviation(
             slug="factor-pinned",
             kind="frequencies",

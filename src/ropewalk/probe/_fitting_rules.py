@@ -156,11 +156,11 @@ def _dynamic(scaling: Dynamic, rope: Rope, length: int | None) -> Iterator[Rule]
             function=_ntk(ratio(full), "aware"),
             scaling=lambda s: Ntk(factor=ratio(full)),
         )
-    if now != 1:
+    if scaling.factor != 1:
         yield Rule(
-            words="every pair divided by the change of the base",
-            right="the base changed",
-            function=lambda w, theta, s, i, d: w / now ** (d / (d - 2)),
+            words="every pair divided by s^(R/(R-2)), where the base should change",
+            right="the base changed by length",
+            function=lambda w, theta, s, i, d: w / scaling.factor ** (d / (d - 2)),
             scaling=lambda s: None,
         )
 

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..errors import RopewalkError
+from ..rope import Rope
 from ..scaling import Default, Linear, Llama3, Proportional, Scaling, Yarn
 from ..scaling._frequencies import magnitude
 from ._fitting import Array, Target, digits_of, round_length, roundest, solve
@@ -30,7 +31,12 @@ class Fit:
 
 
 def fits(
-    target: Target, head_dim: int, factor: float, turning: int | None, max_position_embeddings: int | None
+    target: Target,
+    head_dim: int,
+    factor: float,
+    turning: int | None,
+    max_position_embeddings: int | None,
+    hint: float | None = None,
 ) -> Iterator[Fit]:
     """Give known descriptions of a ladder, the simplest first; whether one agrees is for the caller to check.
 
@@ -40,6 +46,7 @@ def fits(
         factor: g, the measured factor on cos and sin.
         turning: pairs of the ladder that turn, where the others keep still; else None.
         max_position_embeddings: Lmax, where known; settles lengths that the table leaves open.
+        hint: a factor to try where the table leaves it open.
     """
     plain = (2 * target.index) / target.width
     scale = _scale_of_first(target)
@@ -66,7 +73,7 @@ def fits(
         if theta is not None:
             yield from _plain(theta[0], scale, head_dim, target, turning)
     if len(set(target.width.tolist())) == 1 and not still:
-        yield from _banded(target, factor, max_position_embeddings)
+        yield from _banded(target, factor, max_position_embeddings, hint)
 
 
 def _plain(theta: float, scale: float, head_dim: int, target: Target, turning: int | None) -> Iterator[Fit]:
@@ -120,17 +127,17 @@ def slopes(target: Target) -> list[float]:
     return [math.exp(slope) for slope in kept]
 
 
-def _banded(target: Target, g: float, lmax: int | None) -> Iterator[Fit]:
+def _banded(target: Target, g: float, lmax: int | None, hint: float | None) -> Iterator[Fit]:
     """Fit scalings that keep fast pairs and slow slow ones, with a ramp between."""
     width = int(target.width[0])
-    order = np.argsort(target.index, kind="stable")
+    order = np.unique(target.index, return_index=True)[1]  # a hybrid has each entry twice
     order = order[target.turning[order]]
     index = target.index[order]
     freq, room = target.freq[order], (target.room / np.maximum(target.freq, 1e-300))[order]
     exact = _exactness(target, order)
     for theta in _thetas(target, order):
         share = freq * theta ** (2 * index / width)  # 1 where kept, 1/s where slowed
-        for factor, factor_note in _factors(share, room, exact, index, g):
+        for factor, factor_note in _factors(share, room, exact, index, g, hint):
             ramp = (1 - share) / (1 - 1 / factor)
             slack = room / (1 - 1 / factor) * share
             if (ramp < -slack).any() or (ramp > 1 + slack).any():
@@ -202,7 +209,7 @@ def _theta_of(target: Target, rows: Array, start: float, scale: float) -> float:
 
 
 def _factors(
-    share: Array, room: Array, exact: Array, index: Array, g: float
+    share: Array, room: Array, exact: Array, index: Array, g: float, hint: float | None
 ) -> Iterator[tuple[float, tuple[str, ...]]]:
     """Give the factor as the slowest pairs tell it, then as the magnitude does, then as whole bounds do."""
     last = float(share[-1])
@@ -212,6 +219,8 @@ def _factors(
     run = 0
     while run < len(flat) and flat[-run - 1]:
         run += 1
+    if run == 1 and hint is not None and hint > 1:
+        yield hint, ("factor: the slowest pairs are still on the ramp",)
     near = 1 / float(np.median(share[-run:]))
     wide = float(np.min(room[-run:]))
     yield _round_in(near, wide, float(np.min(exact[-run:]))), ()
@@ -437,3 +446,57 @@ def _llama3(
         near = round_length(start * (1 + 1e-9), end * (1 - 1e-9), hint=hint)
         if near is not None:
             yield from make(near, 1.0, 1.0, "the border between two pairs")
+
+
+def restated(rope: Rope, declared: Scaling) -> Rope | None:
+    """Give the same table in the declared scaling's own terms, its original length above all; None where not possible.
+
+    Args:
+        rope: a fitted description, whose length and betas, or low and high factors, are known only together.
+        declared: the scaling whose numbers are kept where the table allows them.
+    """
+    fitted = rope.scaling
+    try:
+        if isinstance(fitted, Llama3) and isinstance(declared, Llama3):
+            times = declared.original_max_position_embeddings / fitted.original_max_position_embeddings
+            scaling: Scaling = replace(
+                declared,
+                factor=fitted.factor,
+                low_freq_factor=_near(times * fitted.low_freq_factor, declared.low_freq_factor),
+                high_freq_factor=_near(times * fitted.high_freq_factor, declared.high_freq_factor),
+            )
+        elif isinstance(fitted, Yarn) and isinstance(declared, Yarn) and fitted.truncate == declared.truncate:
+            original, theta, width = declared.original_max_position_embeddings, rope.rope_theta, rope.width
+            low, high = fitted.bounds(theta, width)
+            if fitted.truncate:
+                turns = [
+                    original / (2 * math.pi * theta ** (2 * pair / width)) for pair in (low, low + 1, high - 1, high)
+                ]
+                fast = _within(turns[1], turns[0] if low > 0 else math.inf, declared.beta_fast)
+                slow = _within(turns[3] if high < width - 1 else 0.0, turns[2], declared.beta_slow)
+            else:
+                times = original / fitted.original_max_position_embeddings
+                fast = _near(times * fitted.beta_fast, declared.beta_fast)
+                slow = _near(times * fitted.beta_slow, declared.beta_slow)
+            scaling = replace(
+                declared, factor=fitted.factor, beta_fast=fast, beta_slow=slow, attention_factor=fitted.attention_factor
+            )
+        else:
+            return None
+        again = rope.replace(scaling=scaling)
+    except (RopewalkError, OverflowError):
+        return None
+    same = np.allclose(again.pairs().inv_freq, rope.pairs().inv_freq, rtol=1e-7, atol=0)
+    return again if same else None
+
+
+def _near(value: float, declared: float) -> float:
+    return declared if abs(value - declared) <= 1e-6 * declared else roundest(value, 1e-7 * value)
+
+
+def _within(low: float, high: float, declared: float) -> float:
+    if low < declared <= high:
+        return declared
+    if not math.isfinite(high):
+        return 2 * low
+    return roundest((low + high) / 2, (high - low) / 2.001)

@@ -19,7 +19,9 @@ LAYOUTS = ("bshd", "bhsd", "thd")
 KINDS = ("both", "q", "k")
 
 
-def calling(function: Callable[..., Any], *, layout: str = "bshd", kv_heads: int | None = None, of: str = "both") -> Turn:
+def calling(
+    function: Callable[..., Any], *, layout: str = "bshd", kv_heads: int | None = None, of: str = "both"
+) -> Turn:
     """Adapt a function, or a torch module, called with (q, k, positions), (x, positions), or either by name.
 
     Args:
@@ -38,18 +40,15 @@ def calling(function: Callable[..., Any], *, layout: str = "bshd", kv_heads: int
     [2.0, 2.0]
     """
     slots = slots_of(function, ("x", "ids"))
-    outside = _Outside(slots, layout, kv_heads, of)
-    return lambda x, position_ids: outside.turn(x, position_ids, {"ids": position_ids})
+    return Adapted(slots, lambda position_ids: {"ids": position_ids}, layout, kv_heads, of)
 
 
 def module(nn_module: Any, *, layout: str = "bshd", kv_heads: int | None = None, of: str = "both") -> Turn:
     """Adapt an `nn.Module` called with (q, k, positions), (x, positions), or either by name; see `calling`.
 
-    The module can be reached from the function (`fn.module`), so that `check` can look at it under autocast and casts.
+    The module stays within reach (`fn.module`), so that `check` can look at it under autocast and casts.
     """
-    turn = calling(nn_module, layout=layout, kv_heads=kv_heads, of=of)
-    turn.module = nn_module  # type: ignore[attr-defined]
-    return turn
+    return calling(nn_module, layout=layout, kv_heads=kv_heads, of=of)
 
 
 def tables(
@@ -78,13 +77,13 @@ def tables(
     >>> turn(np.ones((1, 3, 1, 2)), np.arange(3)).shape
     (1, 3, 1, 2)
     """
-    outside = _Outside(slots_of(apply, ("x", "cos", "sin")), layout, kv_heads, of)
 
-    def turn(x: Any, position_ids: Any) -> Any:
-        cos, sin = source(position_ids) if callable(source) else (_rows(one, position_ids) for one in source)
-        return outside.turn(x, position_ids, {"cos": cos, "sin": sin, "cos_k": cos, "sin_k": sin})
+    def given(position_ids: Any) -> dict[str, Any]:
+        rows: Any = source(position_ids) if callable(source) else [_rows(one, position_ids) for one in source]
+        cos, sin = rows
+        return {"cos": cos, "sin": sin, "cos_k": cos, "sin_k": sin}
 
-    return turn
+    return Adapted(slots_of(apply, ("x", "cos", "sin")), given, layout, kv_heads, of)
 
 
 def complex_form(
@@ -107,13 +106,11 @@ def complex_form(
     Raises:
         RopewalkError: where the parameters do not say which argument is which.
     """
-    outside = _Outside(slots_of(apply, ("x", "complex")), layout, kv_heads, of)
 
-    def turn(x: Any, position_ids: Any) -> Any:
-        given = source(position_ids) if callable(source) else _rows(source, position_ids)
-        return outside.turn(x, position_ids, {"complex": given})
+    def given(position_ids: Any) -> dict[str, Any]:
+        return {"complex": source(position_ids) if callable(source) else _rows(source, position_ids)}
 
-    return turn
+    return Adapted(slots_of(apply, ("x", "complex")), given, layout, kv_heads, of)
 
 
 def transformers(
@@ -196,26 +193,37 @@ def onnx(path: str | Path, *, layout: str = "bshd", kv_heads: int | None = None,
     return calling(graph(Path(path)), layout=layout, kv_heads=kv_heads, of=of)
 
 
-class _Outside:
-    """Queries and keys for a function of both, in its layout, and back."""
+class Adapted:
+    """fn(x, position_ids) from a function of queries, keys, positions or tables, in a layout of its own.
 
-    def __init__(self, slots: Slots, layout: str, kv_heads: int | None, of: str) -> None:
-        self.slots = slots
+    Args:
+        slots: the function and its arguments' roles.
+        given: what the arguments besides x, k and v are, by role, of position_ids.
+        layout: as in `calling`.
+        kv_heads: as in `calling`.
+        of: as in `calling`.
+    """
+
+    def __init__(
+        self, slots: Slots, given: Callable[[Any], dict[str, Any]], layout: str, kv_heads: int | None, of: str
+    ) -> None:
+        self.slots, self.given = slots, given
         self.layout = choice("layout", layout, LAYOUTS)
         self.kv_heads = None if kv_heads is None else whole("kv_heads", kv_heads, at_least=1)
         self.of = choice("of", of, KINDS)
+        self.module = slots.function if hasattr(slots.function, "named_buffers") else None
 
-    def turn(self, x: Any, position_ids: Any, values: dict[str, Any]) -> Any:
-        """Call the function and give x', [B, S, H, D]."""
-        given = _laid(x, self.layout)
-        values = {**values, "x": given}
+    def __call__(self, x: Any, position_ids: Any) -> Any:
+        """Turn x [B, S, H, D]."""
+        values = self.given(position_ids)
         if self.layout == "thd":
-            values = {name: value if name == "x" else _packed(value, x.shape) for name, value in values.items()}
+            values = {role: _packed(value, x.shape) for role, value in values.items()}
+        values["x"] = _laid(x, self.layout)
         if self.slots.has("k"):
             keys = x if self.kv_heads is None else x[:, :, : self.kv_heads]
             values["k"] = _laid(_copy(keys), self.layout)
         if self.slots.has("v"):
-            values["v"] = _copy(values.get("k", given))
+            values["v"] = _copy(values.get("k", values["x"]))
         return both(self.slots.call(values), x, self.layout, self.of if self.slots.has("k") else "q")
 
 

@@ -16,7 +16,7 @@ from ..scaling._frequencies import magnitude
 from ._fitting import digits_of, roundest
 from ._fitting_geometry import HYBRID_REPEAT, Geometry, Measured, geometries
 from ._fitting_recipes import Deviation, Match, declared, ordered, shape_words, with_magnitude
-from ._fitting_scaling import fits
+from ._fitting_scaling import fits, restated
 
 __all__ = ["Deviation", "Explanation", "explain"]
 
@@ -102,7 +102,7 @@ def explain(
     matches = declared(measured, head_dim, expect, length)
     if matches:
         return _relative(matches, measured, pairs, head_dim, expect, length, lmax)
-    alone = _undeclared(measured, pairs, head_dim, lmax)
+    alone = _undeclared(measured, pairs, head_dim, lmax, expect)
     return _unmatched(alone, measured, head_dim, expect)
 
 
@@ -228,13 +228,18 @@ def _unmatched(alone: Explanation, measured: Measured, head_dim: int, expect: Ro
         count = int(np.sum(measured.freq * expect.direction < 0))
         words = f"{count} of {len(measured.freq)} pairs turn the other way"
         deviations.append(Deviation(slug=None, kind="direction", words=words, right="every pair turns one way"))
-    if alone.rope is not None:
+    rope = alone.rope
+    if rope is not None:
         words = f"{alone.recipe} in place of {describe(expect)}"
+        again = restated(rope, expect.scaling)
+        if again is not None:
+            rope = again
+            words = _differences(again, expect) or words
         deviations.append(Deviation(slug=None, kind="frequencies", words=words, right=describe(expect)))
     elif found is not None and measured.direction is not None:
         deviations.append(Deviation(slug=None, kind="frequencies", words="a table of its own", right=describe(expect)))
     return Explanation(
-        rope=alone.rope,
+        rope=rope,
         residual=alone.residual,
         recipe="; ".join(deviation.words for deviation in deviations),
         slug=next((deviation.slug for deviation in shapes if deviation.slug), None),
@@ -246,21 +251,34 @@ def _unmatched(alone: Explanation, measured: Measured, head_dim: int, expect: Ro
     )
 
 
+def _differences(rope: Rope, expect: Rope) -> str:
+    """Name the numbers that differ between two ropes of one scaling."""
+    mine, theirs = fields_to_dict(rope.scaling), fields_to_dict(expect.scaling)
+    mine, theirs = {"theta": rope.rope_theta, **mine}, {"theta": expect.rope_theta, **theirs}
+    return ", ".join(
+        f"{name} {number_words(value)} for {number_words(theirs[name])}"
+        for name, value in mine.items()
+        if value != theirs[name] and value is not None and theirs[name] is not None
+    )
+
+
 def _first_pairs(measured: Measured) -> str:
     some = [f"({a}, {b})" for a, b in zip(measured.first[:4].tolist(), measured.second[:4].tolist(), strict=True)]
     return ", ".join(some) + (" …" if len(measured.first) > 4 else "")
 
 
-def _undeclared(measured: Measured, pairs: Pairs, head_dim: int, lmax: int | None) -> Explanation:
-    g = pairs.cos_sin_factor
+def _undeclared(
+    measured: Measured, pairs: Pairs, head_dim: int, lmax: int | None, expect: Rope | None = None
+) -> Explanation:
+    g, hint = pairs.cos_sin_factor, None if expect is None else getattr(expect.scaling, "factor", None)
     best: tuple[float, Rope, float, tuple[str, ...], Geometry] | None = None
-    for geometry in geometries(measured, head_dim):
+    for geometry in geometries(measured, head_dim, expect):
         target = geometry.target
         if measured.direction is None or not target.turning.any():
             continue
         if geometry.pairing == HYBRID_REPEAT:
             continue
-        for fit in fits(target, head_dim, g, geometry.turning, lmax):
+        for fit in fits(target, head_dim, g, geometry.turning, lmax, hint):
             rope = geometry.rope(head_dim, fit.rope_theta, scaling=fit.scaling, max_position_embeddings=lmax)
             if rope is None:
                 continue

@@ -71,13 +71,24 @@ def bf16_positions_torch(head_dim: int, rope_theta: float) -> Turn:
 
 
 def fp16_angles(head_dim: int, rope_theta: float) -> Turn:
-    """The product of position and frequency in float16: 11 bits for an angle of hundreds of radians."""
+    """Position times frequency in float16: 11 bits for an angle of hundreds of radians."""
     inv_freq = ladder(rope_theta, head_dim)
 
     def fn(x: Array, position_ids: Array) -> Array:
-        freqs = float16(position_ids[..., None] * inv_freq)  # past 65504 even infinite; must be float32
-        with np.errstate(invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            freqs = float16(position_ids)[..., None] * float16(inv_freq)  # past 65504 infinite; must be float32
             return turned(x, freqs.astype(np.float32))
+
+    return fn
+
+
+def fp16_angles_stored(head_dim: int, rope_theta: float) -> Turn:
+    """A table of angles, computed well and kept in float16."""
+    inv_freq = ladder(rope_theta, head_dim)
+
+    def fn(x: Array, position_ids: Array) -> Array:
+        freqs = float16(position_ids[..., None] * inv_freq)  # cosines may be kept in float16, angles may not
+        return turned(x, freqs.astype(np.float32))
 
     return fn
 
@@ -191,14 +202,23 @@ EXHIBITS = (
         dtype="bfloat16",
     ),
     *shown(
-        "M41",
+        "M41a",
         "fp16-angles",
-        "the angles rounded to float16",
+        "the angle product in float16",
         fp16_angles,
         declared(),
         SMALL,
         {**WIDE, "options": {"max_position": 32_768}},
         {"head_dim": 48, "rope_theta": 20_000.0, "options": {"max_position": 4096}},
+    ),
+    *shown(
+        "M41b",
+        "fp16-angles",
+        "finished angles kept in float16",
+        fp16_angles_stored,
+        declared(),
+        {**SMALL, "options": {"max_position": 16_384}},
+        {**WIDE, "options": {"max_position": 65_504}},
     ),
     *shown("M42", "tf32-product", "the angle product in TF32", tf32_product, declared(), SMALL, WIDE),
     *shown("M43a", "sine-unreduced", "a polynomial with a short reduction", sine_polynomial, declared(), SMALL, WIDE),
