@@ -152,8 +152,10 @@ def _shapes(geometry: Geometry, measured: Measured, head_dim: int, expect: Rope)
     if width == declared_width and (turning is None or turning == declared_turning):
         if not same_start:
             common.append(_start(geometry, expect))
-        yield _Shape(tuple(common), None, None if still else turning)
+        yield _Shape(tuple(common), None, None)
         return
+    if width == declared_width:  # what is too slow to be seen may turn all the same
+        yield _Shape((*common, *(() if same_start else (_start(geometry, expect),))), None, None)
     if not still and turning is not None and 2 * turning == declared_width and geometry.pairing == "half":
         right = f"partner i + R/2 = i + {declared_width // 2}"
         partner = Deviation(
@@ -366,7 +368,6 @@ class _Search:
                     yield _Ladder(slug, words, right, 2 * target.index / other, np.full_like(over, other))
         without = "exponent without its 2, θ^(-i/R)"
         yield _Ladder("exponent-without-2", without, "θ^(-2i/R)", target.index / over, over)
-        yield _Ladder(None, "exponent with its 2 twice, θ^(-4i/R)", "θ^(-2i/R)", 4 * target.index / over, over)
 
     def _table(self, ladder: _Ladder, rule: Rule, theta: float, factor: float) -> Array:
         index, over = self.target.index, ladder.over
@@ -454,7 +455,7 @@ class _Search:
     def _one_mistake(self) -> Iterator[Match]:
         theta, right = self.expect.rope_theta, self.rules[0]
         for rule in self.rules[1:]:
-            yield from self._tried(1, self.ladders[0], rule, theta, rule.factor)
+            yield from self._tried(1 if rule.slug else 1.2, self.ladders[0], rule, theta, rule.factor)
         for ladder in self.ladders[1:]:
             cost = 1 if ladder.slug else 1.2
             yield from self._tried(cost, ladder, right, theta, right.factor)
@@ -529,7 +530,9 @@ class _Search:
         length = self._length_of(theta) if not rule.words else None
         if length is not None:
             right = "at most the trained length" if self.length is None else f"{self.length} tokens"
-            words = f"the base of a sequence of {number_words(length)} tokens ({number_words(float(f'{theta:.10g}'))})"
+            width = self.geometry.width
+            base = float(f"{theta * self._stretch() ** (width / (width - 2)):.10g}")
+            words = f"the base of a sequence of {number_words(length)} tokens ({number_words(base)})"
             extra = Deviation(
                 slug="dynamic-frozen",
                 kind="frequencies",
@@ -542,13 +545,20 @@ class _Search:
             extra = self._theta_deviation(theta)
         yield from self._tried(cost, ladder, rule, theta, rule.factor, extra=(extra,))
 
+    def _stretch(self) -> float:
+        """Give by how much dynamic scaling stretches, before the power, at the measured length."""
+        scaling, lmax = self.expect.scaling, self.expect.max_position_embeddings
+        if not isinstance(scaling, Dynamic) or self.length is None or lmax is None:
+            return 1.0
+        return max(1.0, scaling.factor * self.length / lmax - (scaling.factor - 1))
+
     def _length_of(self, theta: float) -> float | None:
         """Give the length at which dynamic scaling has this base, where it is a whole one."""
         scaling, lmax = self.expect.scaling, self.expect.max_position_embeddings
         width = self.geometry.width
-        if not isinstance(scaling, Dynamic) or lmax is None or width <= 2 or digits_of(theta) <= 3:
+        if not isinstance(scaling, Dynamic) or lmax is None or width <= 2 or digits_of(theta) <= 2:
             return None
-        ratio = (theta / self.expect.rope_theta) ** ((width - 2) / width)
+        ratio = self._stretch() * (theta / self.expect.rope_theta) ** ((width - 2) / width)
         length = lmax * (ratio + scaling.factor - 1) / scaling.factor
         near = round(length)
         return near if near > lmax and abs(near - length) <= 1e-4 * length else None
