@@ -1,0 +1,208 @@
+"""`ropewalk check`: what is wrong with somebody's RoPE, told from outside."""
+
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from ..probe.targets import Target, Targets
+    from ..rope import Rope
+
+
+class _HeadDim(click.ParamType):
+    name = "D|auto"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value == "auto":
+            return value
+        try:
+            return click.IntRange(2).convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is neither a number of channels from 2 on nor auto", param, ctx)
+
+
+@click.command(
+    "check",
+    short_help="Say what is wrong with somebody's RoPE, from outside.",
+    epilog="""\b
+    Examples:
+      ropewalk check mymodel/rope.py:rotate --head-dim 128
+      ropewalk check mypackage.attention:apply_rope --head-dim auto --expect llama-3.1-8b
+      ropewalk check transformers:qwen3
+      ropewalk check rope.py:rotate --head-dim 64 --expect config.json --format github
+      ropewalk check --gallery""",
+)
+@click.argument("target", required=False)
+@click.option(
+    "--head-dim", type=_HeadDim(), help="Channels of a head; auto, as without it: those of --expect or the target."
+)
+@click.option("--expect", metavar="MODEL", help="What it should be: a config.json, its directory, or a preset.")
+@click.option("--part", metavar="P", help="The part of --expect, where it has several ropes.")
+@click.option("--layer", type=click.IntRange(0), metavar="N", help="The layer of --expect, counted from 0.")
+@click.option("--layout", type=click.Choice(["bshd", "bhsd", "thd"]), default="bshd", help="Of what it takes (bshd).")
+@click.option("--backend", type=click.Choice(["auto", "numpy", "torch", "jax"]), help="Arrays that it takes.")
+@click.option("--heads", type=click.IntRange(1), metavar="H", default=2, help="Heads of x (2).")
+@click.option("--kv-heads", type=click.IntRange(1), metavar="N", help="Heads of the keys, where they differ.")
+@click.option("--dtype", metavar="T", help="Of x: float32 (the default), float64, bfloat16, float16.")
+@click.option("--max-position", type=click.IntRange(1), metavar="N", default=1_048_576, help="The largest one tried.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", default=60.0, help="Seconds (60).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--format", "form", type=click.Choice(["text", "github"]), default="text", help="github: annotations.")
+@click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
+@click.option("--gallery", is_flag=True, help="Check the gallery of known faults (all, or those TARGET begins).")
+def command(target: str | None, gallery: bool, as_json: bool, form: str, strict: bool, **asked: Any) -> None:
+    """Say what is wrong with the RoPE of TARGET, told from outside.
+
+    TARGET is package.module:attribute, file.py:attribute, file.onnx, or transformers:MODEL_TYPE or
+    transformers:DIRECTORY. An attribute is fn(x, position_ids) that gives x turned, x [batch, seq, heads, head_dim],
+    or a function of (q, k, positions), or a torch module called so. Its code is run; what --expect names is only read.
+    """
+    if gallery:
+        _gallery(target, as_json)
+    if target is None:
+        raise click.UsageError("Missing argument 'TARGET'.")
+    with redirect_stdout(sys.stderr):  # what foreign code prints must not end up in the document
+        named, reports = _checked(target, asked)
+    from ._output import exit_code, print_json
+
+    if as_json:
+        print_json(_document(target, named, reports))
+    elif form == "github":
+        _print_annotations(named.found, reports)
+    else:
+        _print_reports(named, reports)
+    findings = tuple(finding for report in reports for finding in report.findings)
+    raise SystemExit(exit_code(findings, strict=strict))
+
+
+def _checked(target: str, asked: dict[str, Any]) -> "tuple[Targets, list[Any]]":
+    from ..errors import RopewalkError
+    from ..probe.checking import check
+    from ..probe.targets import resolve
+
+    rope = _expected(asked.pop("expect"), asked.pop("part"), asked.pop("layer"))
+    head_dim = asked.pop("head_dim")
+    click.echo(f"ropewalk: check runs code that is not its own: {target}", err=True)
+    named = resolve(target, layout=asked.pop("layout"), kv_heads=asked["kv_heads"])
+    click.echo(f"ropewalk: {named.runs}", err=True)
+    if not named.found:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in named.left)
+        raise RopewalkError(f"nothing of {target} can be asked from outside ({reasons}).")
+    given = {name: value for name, value in asked.items() if value is not None}
+    reports = []
+    for one in named.found:
+        meant = rope or one.expect
+        options = {**one.options, **given, "head_dim": _head_dim(head_dim, one, meant)}
+        reports.append(check(one.fn, expect=meant, **options))
+    return named, reports
+
+
+def _head_dim(asked: int | str | None, one: "Target", meant: "Rope | None") -> int:
+    if isinstance(asked, int):
+        return asked
+    known = meant.head_dim if meant is not None else one.options.get("head_dim")
+    if known is None:
+        raise click.UsageError(
+            "Missing option '--head-dim': give the channels of a head, or --expect, which knows them."
+        )
+    return known
+
+
+def _expected(model: str | None, part: str | None, layer: int | None) -> "Rope | None":
+    from ..errors import RopewalkError
+    from ..models.targets import read
+
+    if model is None:
+        if part is not None or layer is not None:
+            raise click.UsageError("--part and --layer say which rope of --expect is meant; give --expect.")
+        return None
+    seen = read(model)
+    if part is None and layer is None:
+        return seen.rope
+    if part is not None and part not in seen.parts:
+        raise RopewalkError(f"{model} has no part {part}; it has {', '.join(seen.parts)}.")
+    layers = seen.layers if part is None else seen.parts[part]
+    if layer is not None and layer >= len(layers):
+        raise RopewalkError(f"{model} has {len(layers)} layers there, from 0 to {len(layers) - 1}; got {layer}.")
+    ropes = {one.rope for one in (layers if layer is None else layers[layer : layer + 1]) if one.rope is not None}
+    if len(ropes) != 1:
+        raise RopewalkError(f"{model} has {len(ropes)} ropes there; name one with --part and --layer.")
+    return ropes.pop()
+
+
+def _document(target: str, named: "Targets", reports: list[Any]) -> dict[str, Any]:
+    checks = [
+        {"name": one.name, "note": one.note, **report.to_dict()}
+        for one, report in zip(named.found, reports, strict=True)
+    ]
+    return {
+        "schema": "ropewalk.checks/1",
+        "target": target,
+        "ok": all(report.ok for report in reports),
+        "checks": checks,
+        "left": [{"name": name, "reason": reason} for name, reason in named.left],
+    }
+
+
+def _print_reports(named: "Targets", reports: list[Any]) -> None:
+    from ._output import console, print_words
+    from ._reports import print_report
+
+    out = console()
+    for one, report in zip(named.found, reports, strict=True):
+        print_report(out, one.name, one.note, report)
+        out.print()
+    for name, reason in named.left:
+        print_words(out, f"not asked: {name}: {reason}", hang=2, style="dim")
+    if len(reports) > 1:
+        good = sum(report.ok for report in reports)
+        print_words(out, f"{good} of {len(reports)} without an error.", style="bold")
+
+
+def _print_annotations(found: "tuple[Target, ...]", reports: list[Any]) -> None:
+    """Print each finding as a workflow command of GitHub Actions."""
+    from ._output import clean
+
+    words = {"error": "error", "warning": "warning", "note": "notice"}
+    for one, report in zip(found, reports, strict=True):
+        for finding in report.findings:
+            fields = {"title": f"{finding.code} {finding.name}"}
+            if one.place is not None:
+                fields = {"file": _from_here(one.place[0]), "line": str(one.place[1]), **fields}
+            told = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in fields.items())
+            text = f"{one.name}: {finding.message} Seen: {finding.seen}; right: {finding.right}"
+            click.echo(f"::{words[finding.severity]} {told}::{_escaped(clean(text))}")
+
+
+def _from_here(file: str) -> str:
+    from pathlib import Path
+
+    path = Path(file)
+    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else file
+
+
+def _escaped(text: str, more: str = "") -> str:
+    for letter in "%\r\n" + more:
+        text = text.replace(letter, f"%{ord(letter):02X}")
+    return text
+
+
+def _gallery(prefix: str | None, as_json: bool) -> None:
+    from ..errors import RopewalkError
+    from ..probe.gallery import exhibits
+    from ._output import print_json
+    from ._reports import looked_at, print_gallery
+
+    shown = [one for one in exhibits() if one.id.startswith(prefix or "")]
+    if not shown:
+        raise RopewalkError(f"the gallery has nothing whose number begins with {prefix}: M01 to M48, V01 to V28.")
+    with redirect_stdout(sys.stderr):
+        rows = [looked_at(one) for one in shown]
+    if as_json:
+        fields = [{key: value for key, value in row.items() if key not in ("report", "exhibit")} for row in rows]
+        print_json({"schema": "ropewalk.gallery/1", "exhibits": fields})
+    else:
+        print_gallery(rows, whole=prefix is not None)
+    raise SystemExit(int(not all(row["as_meant"] for row in rows)))

@@ -1,0 +1,1 @@
+"""The black-box probe: what somebody's RoPE does, found by asking it."""

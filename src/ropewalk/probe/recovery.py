@@ -1,0 +1,429 @@
+"""recover(): the table of pairs behind a function, found from what it makes of a few vectors."""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..pairs import Pairs
+from ._asking import Asker, Manner, find_manner
+from ._phases import Ladder, grow, offset_of, unwrap, wrapped
+from ._structure import Structure, in_order, structure_of
+from .box import Box, BoxFailure
+
+ARANGE_TOKENS = 256
+LEVELS = (8, 32, 128, 512, 2048, 8192, 32_768, 131_072, 524_288, 2_097_152)
+SLOW_CALL = 1.0  # seconds; a function this slow at one length is not asked for a longer one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What a function turns out to be.
+
+    Attributes:
+        kind: "rotation" (two-angle maps included, see pairs.is_rotation), "identity", "reflection", "linear" (it mixes
+            channels otherwise) or "nonlinear".
+        pairs: rows for the channels that turn, first below second, inv_freq signed; None where there is no such table.
+        inv_freq_error: [P] absolute uncertainty, radians a position.
+        output_order: output channel j holds what channel output_order[j] would; None: the input's order.
+        still: channels in no pair.
+        still_factor: what still channels are multiplied by.
+        offset: all positions are moved by this constant.
+        heads_alike: whether every head gives the same.
+        rows_alike: whether every row gives the same.
+        turned_heads: the heads that the pairs were read from.
+        still_heads: heads that do not turn while others do.
+        manner: which position turns a token: "ids", "arange", "first", "heads", "head-ids" or "constant".
+        residual: the largest deviation from these pairs on fresh vectors and positions, over the largest number given.
+        identity_at_zero: whether position 0 changes nothing but size and order.
+        quarter: whether every pair stands at a quarter turn at position 0 (cos and sin exchanged).
+        tables_as_angles: whether cos and sin of cos and sin turn the pairs.
+        at_zero: [D, D] images of the unit vectors at position 0; None where it was not reached.
+        linear_until: the largest position up to which every angle grows in proportion.
+        largest: the largest position that was answered.
+        limit: what stopped the search for larger positions, in words; "" where nothing did.
+        length_change: (largest length with the first table, a length with another), or None.
+        noise: the function's own resolution, as far as it is seen: at least that of its dtype.
+        notes: whatever else was seen.
+    """
+
+    kind: str
+    pairs: Pairs | None = None
+    inv_freq_error: NDArray[np.float64] | None = None
+    output_order: tuple[int, ...] | None = None
+    still: tuple[int, ...] = ()
+    still_factor: float = 1.0
+    offset: float = 0.0
+    heads_alike: bool = True
+    rows_alike: bool = True
+    turned_heads: tuple[int, ...] = ()
+    still_heads: tuple[int, ...] = ()
+    manner: str = "ids"
+    residual: float = 0.0
+    identity_at_zero: bool = True
+    quarter: bool = False
+    tables_as_angles: bool = False
+    at_zero: NDArray[np.float64] | None = None
+    linear_until: int = 0
+    largest: int = 0
+    limit: str = ""
+    length_change: tuple[int, int] | None = None
+    noise: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def unsteady(self) -> bool:
+        """Whether pairs turn somewhere and stand still from one position to the next."""
+        if self.pairs is None or self.inv_freq_error is None or not len(self.pairs):
+            return False
+        return bool((np.abs(self.pairs.inv_freq) <= 4 * self.inv_freq_error).all())
+
+
+@dataclass(slots=True)
+class _Climb:
+    """Images of three vectors (all first channels, all second, all still) at growing positions."""
+
+    positions: NDArray[np.int64]
+    images: NDArray[np.float64]  # [A, 3, K, D]
+    limit: str = ""
+    length_change: tuple[int, int] | None = None
+
+
+def recover(box: Box, *, beyond: int = 0) -> Recovered:
+    """Find the table of pairs behind a function.
+
+    Args:
+        box: around the function; its axes and max_position bound what is asked.
+        beyond: every call holds a position of at least this: the table of long sequences, where it is another one.
+
+    Returns:
+        Recovered; frequencies to the function's resolution over the largest usable position.
+
+    Raises:
+        BoxFailure: when the function fails already at small positions.
+
+    >>> import ropewalk
+    >>> rope = ropewalk.Rope(head_dim=8, rope_theta=10000.0, pairing="interleaved")
+    >>> found = recover(Box(lambda x, ids: ropewalk.rotate(x, ids, rope), head_dim=8))
+    >>> found.kind, found.pairs.second.tolist(), found.pairs.inv_freq.round(6).tolist()
+    ('rotation', [1, 3, 5, 7], [1.0, 0.1, 0.01, 0.001])
+    """
+    box.library  # noqa: B018  (finds out what fn takes, or fails)
+    noise, added = _nonlinearity(box)
+    if added is not None:
+        return Recovered(kind="nonlinear", noise=noise, notes=(added,))
+    manner = find_manner(box, noise)
+    asker = Asker(box, manner)
+    known = Recovered(
+        kind="identity",
+        heads_alike=manner.heads_alike,
+        rows_alike=manner.rows_alike,
+        turned_heads=manner.heads,
+        still_heads=manner.still_heads,
+        manner=manner.kind,
+        noise=noise,
+    )
+    near = _near_positions(manner, box)
+    if beyond:
+        near = np.append(near[near < beyond], beyond)
+    structure = structure_of(asker.images(np.eye(box.head_dim), near), noise)
+    known = replace(known, at_zero=structure.at_zero, still=tuple(structure.still.tolist()), largest=int(near[-1]))
+    if structure.crowded:
+        words = f"channel {structure.crowded[0]} mixes with several others"
+        return replace(known, kind="linear", notes=(words,), still=())
+    climb = _climb(asker, structure, near, beyond)
+    structure = _completed(asker, structure, climb, noise)
+    if structure.crowded:
+        return replace(known, kind="linear", notes=("channels mix differently at large positions",), still=())
+    if structure is not None and not structure.first.size:
+        return _without_pairs(known, structure, climb, noise)
+    if climb.images.shape[2] != len(climb.positions) or _stale(structure, climb):
+        climb = _climb(asker, structure, near, beyond)
+    return _with_pairs(known, box, asker, structure, climb)
+
+
+def _nonlinearity(box: Box) -> tuple[float, str | None]:
+    """Give the noise of f(x) + f(y) - f(x + y), and words when that is more than noise."""
+    rng = np.random.default_rng(2)
+    shape = (box.batch, 4 if "tokens" not in box.facts else box.heads, box.heads, box.head_dim)
+    ids = np.resize(np.array([2, 5, 1, 3]), shape[1])
+    one, other = (rng.integers(-8, 9, size=shape) / 8.0 for _ in range(2))
+    images = [box.turn(x, ids) for x in (one, other, one + other, 2 * one, np.zeros(shape))]
+    scale = max(float(np.abs(images[2]).max()), 1.0)
+    if np.abs(images[4]).max() > 32 * box.resolution * scale:
+        return box.resolution, "a vector of zeros does not stay one: something is added to x"
+    gap = max(np.abs(images[0] + images[1] - images[2]).max(), np.abs(2 * images[0] - images[3]).max()) / scale
+    if gap > 0.05:
+        same = np.abs(images[0] - images[3]).max() <= 0.01 * scale
+        return box.resolution, "twice the vector gives the same: it is normalised inside" if same else (
+            f"the sum of two vectors does not give the sum of their images (off by {gap:.2g})"
+        )
+    return max(box.resolution, float(gap) / 8), None
+
+
+def _near_positions(manner: Manner, box: Box) -> NDArray[np.int64]:
+    if manner.kind == "heads":
+        return np.arange(box.heads)
+    return np.arange(8) if manner.kind == "arange" else np.array([0, 1, 2, 3, 5, 8, 13])
+
+
+def _climb(asker: Asker, structure: Structure, near: NDArray[np.int64], beyond: int) -> _Climb:
+    """Ask for growing positions, level by level, until something stops it; small ones come first.
+
+    A function whose table follows the longest position seen (dynamic NTK, LongRoPE, a cache that grows) is so asked
+    for its short table before its long one.
+    """
+    box, kind = asker.box, asker.manner.kind
+    vectors = np.zeros((3, box.head_dim))
+    for row, channels in enumerate((structure.first, structure.second, structure.still)):
+        vectors[row, channels] = 1
+    if kind in ("heads", "arange"):
+        places = near if kind == "heads" else np.arange(ARANGE_TOKENS)
+        return _Climb(places, _axes_images(asker, vectors, places))
+    wanted = grow(box.max_position)
+    count, start = len(wanted), near[:2] if not beyond else np.append(near[:2], beyond)
+    best = _Climb(near[:2], _axes_images(asker, vectors, start)[:, :, :2])
+    levels = sorted({level for level in LEVELS if beyond <= level < wanted[-1]} | {int(wanted[-1])})
+    k = 0
+    while k < len(levels):
+        places = wanted[wanted <= levels[k]]
+        padded = places if kind == "first" else np.concatenate([places, np.repeat(places[-1:], count - len(places))])
+        began = time.perf_counter()
+        try:
+            images = _axes_images(asker, vectors, padded)[:, :, : len(places)]
+        except BoxFailure as failure:
+            best.limit = f"position {places[-1]}: {failure.failure.kind}, {failure.failure.message}"
+            if failure.failure.kind == "hang" or levels[k] // 2 <= best.positions[-1]:
+                break
+            levels = [levels[k] // 2]
+            k = 0
+            continue
+        shared = min(len(best.positions), len(places))
+        moved = np.abs(images[:, :, :shared] - best.images[:, :, :shared]).max()
+        if moved > 64 * box.resolution:
+            best.length_change = (int(best.positions[-1]) + 1, int(places[-1]) + 1)
+            if levels[k] // 2 <= best.positions[-1]:
+                break
+            levels, k = [levels[k] // 2], 0
+            continue
+        best = _Climb(places, images, best.limit, best.length_change)
+        k += 1
+        if time.perf_counter() - began > SLOW_CALL:
+            best.limit = f"position {places[-1]}: slow, {time.perf_counter() - began:.1f} s a call"
+            break
+    return best
+
+
+def _axes_images(asker: Asker, vectors: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Give [A, 3, K, D]: images of the vectors as one axis after another moves and the others stay at 0."""
+    axes, count = asker.box.axes, len(vectors)
+    if axes == 1:
+        return asker.images(vectors, places)[None]
+    ids = np.zeros((axes, axes, count, len(places)), dtype=np.int64)
+    for axis in range(axes):
+        ids[axis, axis] = places
+    flat = asker.images(np.tile(vectors, (axes, 1)), ids.reshape(axes, axes * count, -1))
+    return flat.reshape(axes, count, len(places), -1)
+
+
+def _completed(asker: Asker, structure: Structure, climb: _Climb, noise: float) -> Structure:
+    """Look once more, far out, for channels that seemed still: a slow pair shows itself there."""
+    if not structure.still.size or asker.manner.kind in ("heads", "arange"):
+        return structure
+    seen = climb.images if structure.order is None else in_order(climb.images, structure.order)
+    moving = np.ptp(seen[:, 2], axis=1).max(axis=0) > 16 * noise
+    if not moving.any():
+        return structure
+    far = np.array([0, *climb.positions[climb.positions > 8][-3:]])
+    return structure_of(asker.images(np.eye(asker.box.head_dim), far), noise)
+
+
+def _stale(structure: Structure, climb: _Climb) -> bool:
+    """Whether the climb's vectors were those of another structure."""
+    at = climb.images[0, :, 0] if structure.order is None else in_order(climb.images[0, :, 0], structure.order)
+    seen = set(np.flatnonzero(np.abs(at[2]) > 1e-3).tolist())
+    return bool(seen & {*structure.first.tolist(), *structure.second.tolist()})
+
+
+def _without_pairs(known: Recovered, structure: Structure, climb: _Climb, noise: float) -> Recovered:
+    order = None if structure.order is None else tuple(int(c) for c in structure.order)
+    last = int(climb.positions[-1])
+    seen = climb.images if structure.order is None else in_order(climb.images, structure.order)
+    factors = seen[:, 2]
+    off = float(np.abs(factors - 1).max())
+    if off <= 64 * noise:
+        return replace(known, kind="identity", output_order=order, largest=last, linear_until=last)
+    even = float(np.ptp(factors)) <= 64 * noise
+    words = "channels are scaled and none turns" if even else "every channel is scaled by itself and none turns"
+    return replace(known, kind="linear", still_factor=float(np.median(factors)), notes=(words,), output_order=order)
+
+
+def _with_pairs(known: Recovered, box: Box, asker: Asker, structure: Structure, climb: _Climb) -> Recovered:
+    seen = climb.images if structure.order is None else in_order(climb.images, structure.order)
+    first, second, noise = structure.first, structure.second, known.noise
+    # [A, K, P]: each output channel of a pair as a complex number g·exp(i·angle)
+    turns = (
+        seen[:, 0][..., first] - 1j * seen[:, 1][..., first],
+        seen[:, 1][..., second] + 1j * seen[:, 0][..., second],
+    )
+    radius = np.abs(np.stack(turns))
+    as_angles = _tables_as_angles(turns, noise)
+    factor = float(np.median(radius)) if not as_angles else 1.0
+    rough = np.abs(radius / factor - 1).max()
+    even = bool(rough <= 0.02 + 64 * noise) or as_angles
+    grain = max(noise, float(rough)) if even and not as_angles else noise  # of tables rounded at the end
+    ladders = [_ladders(one, climb.positions, grain, as_angles) for one in turns]
+    axis, notes = _axis_of(ladders, noise)
+    picked = [_picked(ladder, axis) for ladder in ladders]
+    (inv_freq, error, until), (other, other_error, other_until) = picked
+    error, until = np.maximum(error, other_error), np.minimum(until, other_until)
+    rotation = bool((np.abs(inv_freq - other) <= 8 * error + 1e-9 * np.abs(inv_freq)).all())
+    if rotation:
+        inv_freq = (inv_freq + other) / 2
+    at_zero = np.stack([one[0, 0] for one in turns])
+    kind, extra = _kind(seen, first, second, even, factor)
+    offset, identity, quarter = _at_zero(at_zero, inv_freq, noise, kind)
+    if as_angles:
+        kind, identity = "linear", False
+    pairs = Pairs(
+        first=first,
+        second=second,
+        axis=axis,
+        inv_freq=inv_freq,
+        second_inv_freq=None if rotation else other,
+        cos_sin_factor=factor,
+    )
+    still = structure.still
+    found = replace(
+        known,
+        kind=kind,
+        pairs=pairs,
+        inv_freq_error=error,
+        output_order=None if structure.order is None else tuple(int(c) for c in structure.order),
+        still=tuple(still.tolist()),
+        still_factor=float(np.median(seen[:, 2][..., still])) if still.size else 1.0,
+        offset=offset,
+        identity_at_zero=identity,
+        quarter=quarter,
+        tables_as_angles=as_angles,
+        at_zero=structure.at_zero,
+        linear_until=int(until.min()),
+        largest=int(climb.positions[-1]),
+        limit=climb.limit,
+        length_change=climb.length_change,
+        notes=(*notes, *extra),
+    )
+    return replace(found, residual=_residual(box, found))
+
+
+def _ladders(
+    turns: NDArray[np.complex128], positions: NDArray[np.int64], noise: float, as_angles: bool
+) -> list[Ladder]:
+    """Give the ladder of each axis."""
+    if as_angles:
+        sine = np.arcsin(np.clip(turns.imag, -np.sin(1), np.sin(1)))
+        cosine = np.sqrt(np.clip(1 - sine**2, 0, None))
+        return [
+            unwrap(positions, np.arctan2(sine, cosine)[a], 64 * noise, np.arctan2(sine, -cosine)[a])
+            for a in range(len(turns))
+        ]
+    return [unwrap(positions, np.angle(one * np.conj(one[:1])), noise) for one in turns]
+
+
+def _axis_of(ladders: list[list[Ladder]], noise: float) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Give the axis that drives each pair: the one it turns with fastest; and a note where there are several."""
+    speed = np.array([np.maximum(*(np.abs(row[a].inv_freq) for row in ladders)) for a in range(len(ladders[0]))])
+    bar = np.array([np.maximum(*(8 * row[a].error for row in ladders)) for a in range(len(ladders[0]))])
+    moving = speed > np.maximum(bar, 1e-12)
+    notes = ()
+    if (moving.sum(axis=0) > 1).any():
+        notes = (f"{int((moving.sum(axis=0) > 1).sum())} pairs listen to more than one axis",)
+    return speed.argmax(axis=0).astype(np.int64), notes
+
+
+def _picked(ladders: list[Ladder], axis: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
+    columns = np.arange(len(axis))
+    return tuple(np.stack([getattr(one, name) for one in ladders])[axis, columns] for name in Ladder._fields)
+
+
+def _tables_as_angles(turns: tuple[NDArray[np.complex128], ...], noise: float) -> bool:
+    """Whether each number is cos(cos a) + i·sin(sin a) for some a: the two undone give one point of the circle."""
+    both = np.stack(turns)
+    if (np.abs(both.real) > 1 + 64 * noise).any() or (np.abs(np.abs(both) - 1) <= 0.02).all():
+        return False
+    cosine, sine = np.arccos(np.clip(both.real, -1, 1)), np.arcsin(np.clip(both.imag, -1, 1))
+    return bool((np.abs(cosine**2 + sine**2 - 1) <= 1e-3 + 256 * noise).all())
+
+
+def _kind(seen, first, second, even, factor) -> tuple[str, tuple[str, ...]]:  # type: ignore[no-untyped-def]
+    """Tell a rotation from a reflection and from a map that stretches."""
+    if not even:
+        return "linear", ("lengths are not kept: the pairs' radius changes with the position",)
+    det = seen[:, 0][..., first] * seen[:, 1][..., second] - seen[:, 1][..., first] * seen[:, 0][..., second]
+    mirrored = (det < -0.9 * factor**2).all(axis=(0, 1))
+    if mirrored.any():
+        return "reflection", ("every pair is mirrored" if mirrored.all() else "some pairs are mirrored",)
+    return "rotation", ()
+
+
+def _at_zero(at_zero, inv_freq, noise, kind) -> tuple[float, bool, bool]:  # type: ignore[no-untyped-def]
+    """Give (offset, identity at zero, quarter turn at zero)."""
+    angle = np.angle(at_zero)
+    tolerance = 1e-3 + 64 * noise
+    if kind != "rotation":
+        return 0.0, bool(np.abs(angle).max() <= tolerance), False
+    if np.abs(angle).max() <= max(16 * noise, 1e-9):
+        return 0.0, True, False
+    if np.abs(np.abs(angle) - np.pi / 2).max() <= tolerance:
+        return 0.0, False, True
+    constant = offset_of(angle[0], inv_freq, noise)
+    if constant is None:
+        return 0.0, bool(np.abs(angle).max() <= tolerance), False
+    near = round(constant)
+    return float(near) if abs(constant - near) <= 1e-3 * max(abs(near), 1) else constant, False, False
+
+
+def _residual(box: Box, found: Recovered) -> float:
+    """Give the largest deviation from the pairs on fresh vectors and positions, over the largest number given."""
+    if found.manner != "ids" or found.pairs is None or found.tables_as_angles or "tokens" in box.facts:
+        return 0.0
+    rng = np.random.default_rng(4)
+    top = max(min(found.linear_until, 1000), 2)
+    x = box.rounded(rng.standard_normal((1, 6, box.heads, box.head_dim)))
+    ids = rng.integers(1, top, size=(box.axes, 1, 6))
+    try:
+        out = box.turn(x, ids if box.axes > 1 else ids[0, 0])
+    except BoxFailure:
+        return 0.0
+    heads = list(found.turned_heads)
+    expected = turned_by(found, x, ids)
+    return float(np.abs(out - expected)[:, :, heads].max() / np.abs(x).max())
+
+
+def turned_by(found: Recovered, x: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Give what a recovered description makes of x [B, S, H, D] at ids [A, B, S]: its own float64 road."""
+    pairs = found.pairs
+    assert pairs is not None
+    phase = np.zeros(len(pairs))
+    place = np.moveaxis(ids[pairs.axis], 0, -1)[:, :, None] + found.offset
+    angle = [place * pairs.inv_freq + phase]
+    angle.append(angle[0] if pairs.second_inv_freq is None else place * pairs.second_inv_freq)
+    g, first, second = pairs.cos_sin_factor, pairs.first, pairs.second
+    quarter = wrapped(np.angle(_blocks(found)))
+    a, b = x[..., first], x[..., second]
+    if found.kind == "reflection" or found.quarter:
+        angle = [angle[0] + quarter[0], angle[1] + quarter[1]]
+    out = x * found.still_factor
+    out[..., first] = g * (a * np.cos(angle[0]) - b * np.sin(angle[0]))
+    out[..., second] = g * (b * np.cos(angle[1]) + a * np.sin(angle[1]))
+    return out if found.output_order is None else out[..., list(found.output_order)]
+
+
+def _blocks(found: Recovered) -> NDArray[Any]:
+    """Give each pair's two complex numbers at position 0."""
+    assert found.at_zero is not None and found.pairs is not None
+    at = found.at_zero if found.output_order is None else in_order(found.at_zero, np.array(found.output_order))
+    first, second = found.pairs.first, found.pairs.second
+    return np.stack([at[first, first] - 1j * at[second, first], at[second, second] + 1j * at[first, second]])
