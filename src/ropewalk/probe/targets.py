@@ -64,7 +64,8 @@ def resolve(target: str, *, layout: str = "bshd", kv_heads: int | None = None) -
         target: "package.module:attribute"; "file.py:attribute", imported from that path; "file.onnx", run by
             onnxruntime; "transformers:MODEL_TYPE" or "transformers:DIRECTORY", whose configuration is built without
             weights. An attribute may be fn(x, position_ids), a function of (q, k, positions), an nn.Module, or a
-            class or function without required arguments that gives one of them.
+            class or function without required arguments that gives one of them. Where it has an attribute `rope`
+            that is a Rope, that is what it is expected to be.
         layout: of what the function takes; transformers' own are asked as they are.
         kv_heads: heads of the keys, for functions of queries and keys.
 
@@ -86,7 +87,10 @@ def resolve(target: str, *, layout: str = "bshd", kv_heads: int | None = None) -
     value = _attribute(module, attribute, home)
     fn = _function(value, target, layout, kv_heads)
     options = {"layout": "bshd" if isinstance(fn, adapt.Adapted) else layout}
-    return Targets(found=(Target(name=target, fn=fn, options=options, place=_place(value)),), runs=runs)
+    told = getattr(fn.module if isinstance(fn, adapt.Adapted) and fn.module is not None else fn, "rope", None)
+    expect = told if isinstance(told, Rope) else None
+    found = Target(name=target, fn=fn, expect=expect, options=options, place=_place(value))
+    return Targets(found=(found,), runs=runs)
 
 
 def _imported(home: str) -> tuple[Any, str]:
