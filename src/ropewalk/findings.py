@@ -129,8 +129,7 @@ CHECK_KINDS: dict[str, tuple[str, str]] = {
     "length-rule": ("RW266", "error"),
     "precision": ("RW267", "error"),
     "dtype": ("RW270", "warning"),
-    "precision-notable": ("RW271", "warning"),
-    "state-cast": ("RW272", "warning"),
+    "autocast": ("RW271", "warning"),
     "output-order": ("RW280", "note"),
     "offset": ("RW281", "note"),
     "one-speed": ("RW282", "note"),
@@ -141,6 +140,9 @@ CHECK_KINDS: dict[str, tuple[str, str]] = {
     "length-of-rows": ("RW287", "note"),
     "no-rope": ("RW288", "note"),
     "not-judged": ("RW289", "note"),
+    "precision-notable": ("RW290", "note"),
+    "state-cast": ("RW291", "note"),
+    "two-tables": ("RW292", "note"),
 }
 
 

@@ -518,6 +518,8 @@ def test_linear_deviations_are_named(s):
     assert check_named(table(half(48), plain / 5), 96, rope, ["factor-pinned"]).recipe == f"factor 5 for {s:g}"
     multiplied = check_named(table(half(48), plain * s), 96, rope, ["factor-pinned"])
     assert "multiplied by the factor instead of divided" in multiplied.recipe
+    halved = check_named(table(half(48), 2 * plain / s), 96, rope, ["factor-pinned"])
+    assert "equals every angle doubled" in halved.recipe
     check_named(table(half(48), ladder(1e4, 96) / s), 96, rope, ["wrong-theta"])
 
 
@@ -536,7 +538,6 @@ def test_dynamic_deviations_are_named():
     seen(5e4, slugs=["unscaled"], length=7000)
     seen(1e4, slugs=["wrong-theta"])
     seen(5e5, slugs=["wrong-theta"])
-    slowed = ladder(250042.6554, 96)
     slowed = table(half(48), ladder(5e4, 96) / 3 ** (96 / 94))
     assert slowed.inv_freq[0] == pytest.approx(0.3256321)
     assert "divided by s^(R/(R-2))" in check_named(slowed, 96, rope, [None], length=7000).recipe
@@ -665,7 +666,31 @@ def test_any_rope_is_found_from_its_table(rope, noise):
     assert declared.recipe == "as declared"
 
 
-@settings(max_examples=60, deadline=None)
+columns = st.lists(st.integers(0, 40), min_size=2, max_size=24, unique=True).filter(lambda one: len(one) % 2 == 0)
+numbers = st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0, 1e-300, -1e-12, 1e300])
+
+
+@settings(max_examples=300, deadline=None)
+@given(columns, st.data())
+def test_any_table_whatever_is_explained_without_an_error(channels, data):
+    count = len(channels) // 2
+    axis = data.draw(st.lists(st.integers(0, 4), min_size=count, max_size=count))
+    some = st.lists(numbers, min_size=count, max_size=count)
+    pairs = Pairs(
+        first=channels[:count],
+        second=channels[count:],
+        axis=axis if data.draw(st.booleans()) else [0] * count,
+        inv_freq=data.draw(some),
+        second_inv_freq=data.draw(some | st.none()),
+        cos_sin_factor=data.draw(st.sampled_from([1.0, 1.3, 0.2])),
+    )
+    error = data.draw(st.sampled_from([None, np.full(count, 1e-6), np.full(count, 0.0), np.full(count, np.inf)]))
+    expect = data.draw(ropes().filter(lambda rope: rope.head_dim >= 41) | st.none())
+    found = explain(pairs, 64 if expect is None else expect.head_dim, expect=expect, error=error)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+@settings(max_examples=30, deadline=None)
 @given(ropes(), ropes(), st.sampled_from(NOISES))
 def test_another_rope_is_never_taken_for_the_declared_one(rope, other, noise):
     expect = other.replace(head_dim=128 + 16)

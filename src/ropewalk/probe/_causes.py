@@ -239,7 +239,13 @@ CAUSES: dict[str, tuple[str, str]] = {
     "length-rule": ("another rule for lengths beyond the trained one than declared", _BEYOND),
     "precision": ("angles are computed too coarsely", "silent; growing with the position"),
     "dtype": ("the result is not cast back to the input's dtype", "later operations run in another dtype"),
-    "precision-notable": ("angles are computed in float32 or coarser at large positions", "harmless in short contexts"),
+    "autocast": (
+        "an operation of the angles is on autocast's list (matmul, einsum): switch autocast off around them, or "
+        "multiply elementwise",
+        "right in float32 and wrong in mixed-precision training",
+    ),
+    "precision-notable": ("", "harmless in short contexts; float64 angles cost nothing when they are tabulated"),
+    "two-tables": ("", "as dynamic NTK and LongRoPE do; cached keys keep the table that they were turned with"),
     "state-cast": (
         "frequencies are a buffer or a parameter of the module: compute them outside of its state",
         "right as built and wrong after the module is cast or moved",

@@ -90,11 +90,10 @@ def declared(measured: Measured, head_dim: int, expect: Rope, length: int | None
 def _exchanged(measured: Measured, head_dim: int, expect: Rope, length: int | None) -> Iterator[Match]:
     """Give the ways that take another order of the axes."""
     count = expect.axes.num_axes
-    names = getattr(expect.axes, "names", ())
     for order in permutations(range(count)) if count <= 4 else ():
         if order == tuple(range(count)) or int(measured.axis.max()) >= count:
             continue
-        words = ", ".join(f"{names[b]} for {names[a]}" for a, b in enumerate(order) if a != b)
+        words = ", ".join(f"{_name(expect.axes, b)} for {_name(expect.axes, a)}" for a, b in enumerate(order) if a != b)
         swapped = _axes_deviation("axes-swapped", f"axes exchanged: {words}", _axes_words(expect.axes), words, "")
         moved = replace(measured, axis=np.argsort(order)[measured.axis])
         for geometry in geometries(moved, head_dim, expect):
@@ -253,9 +252,8 @@ def _axes_deviations(geometry: Geometry, measured: Measured, expect: Rope) -> li
     right = _axes_words(theirs)
     seen = _axes_words(mine)
     heard = np.unique(measured.axis)
-    if len(heard) == 1 and theirs.num_axes > 1:
-        names = getattr(theirs, "names", ())
-        words = f"axis {names[heard[0]]} drives every pair"
+    if len(heard) == 1 and max(theirs.num_axes, mine.num_axes) > 1:
+        words = f"axis {_name(theirs, int(heard[0]))} drives every pair"
         return [_axes_deviation(None, words, right, words, right)]
     if isinstance(mine, Sections) and isinstance(theirs, Sections):
         if mine.arrangement != theirs.arrangement:
@@ -268,8 +266,7 @@ def _axes_deviations(geometry: Geometry, measured: Measured, expect: Rope) -> li
     mapping = {int(a): int(b) for a, b in zip(expected, pattern, strict=True)}
     permuted = all(mapping[int(a)] == int(b) for a, b in zip(expected, pattern, strict=True))
     if permuted and not np.array_equal(pattern, expected):
-        names = getattr(theirs, "names", ())
-        words = ", ".join(f"{names[b]} for {names[a]}" for a, b in sorted(mapping.items()) if a != b)
+        words = ", ".join(f"{_name(theirs, b)} for {_name(theirs, a)}" for a, b in sorted(mapping.items()) if a != b)
         return [_axes_deviation("axes-swapped", f"axes exchanged: {words}", right, words, right)]
     if np.array_equal(pattern, expected):
         if isinstance(mine, Ladders) != isinstance(theirs, Ladders):
@@ -277,6 +274,11 @@ def _axes_deviations(geometry: Geometry, measured: Measured, expect: Rope) -> li
             return [_axes_deviation(None, words, right, seen, right)]
         return []
     return [_axes_deviation(None, seen, right, seen, right)]
+
+
+def _name(axes: object, number: int) -> str:
+    names = getattr(axes, "names", ())
+    return names[number] if number < len(names) else str(number)
 
 
 def _axes_words(axes: object) -> str:
@@ -298,8 +300,7 @@ def _silent(geometry: Geometry, axis: Array) -> list[int]:
 
 
 def _silent_axes(silent: list[int], expect: Rope) -> Deviation:
-    names = getattr(expect.axes, "names", ())
-    words = " and ".join(str(names[number]) for number in silent)
+    words = " and ".join(_name(expect.axes, number) for number in silent)
     return _axes_deviation(
         "axes-swapped", f"axis {words} turns nothing (zeroed)", "every axis turns its pairs", words, ""
     )
@@ -420,7 +421,7 @@ class _Search:
             share = partial_share(self.shape.turning, self.geometry.width)
             known = isinstance(scaling, Default | Linear)
             scaling = Proportional(partial_rotary_factor=share, factor=slowed) if known else None
-        if scaling is None:
+        if scaling is None or self.silent:
             return None
         if power == 1 and self.geometry.pairing == self.expect.pairing and not self.shape.deviations:
             same_theta = self.expect.replace(rope_theta=theta) if theta != self.expect.rope_theta else self.expect
@@ -432,8 +433,8 @@ class _Search:
             scaling=scaling,
             max_position_embeddings=self.expect.max_position_embeddings,
         )
-        if rope is None or self.silent:
-            return rope
+        if rope is None:
+            return None
         made = ordered(rope.pairs(), self.geometry)
         with np.errstate(all="ignore"):
             close = np.abs(made - times * table) <= 1e-9 * np.abs(made) if times == 1 else np.abs(made - table) <= 1e-9
@@ -465,6 +466,8 @@ class _Search:
             (None, 180 / math.pi, "every angle in degrees"),
             (None, 0.5, "every angle halved"),
         ):
+            if isinstance(self.expect.scaling, Linear):
+                continue  # another factor, which is the likelier mistake
             if self.target.agrees(table * times):
                 extra = Deviation(slug=slug, kind="frequencies", words=words, right="the declared angles", seen=times)
                 yield self._match(1.2, self.ladders[0], right, theta, right.factor, table * times, (extra,), times)
@@ -573,12 +576,14 @@ class _Search:
             declared=right,
         )
 
-    @staticmethod
-    def _factor_deviation(rule: Rule, factor: float) -> Deviation:
+    def _factor_deviation(self, rule: Rule, factor: float) -> Deviation:
         assert rule.factor is not None
+        linear = isinstance(self.expect.scaling, Linear)
         words = f"factor {number_words(factor)} for {number_words(rule.factor)}"
-        if abs(factor * rule.factor - 1) < 1e-6:
+        if abs(factor * rule.factor - 1) < 1e-5:
             words += " (multiplied by the factor instead of divided)"
+        elif linear and abs(2 * factor - rule.factor) < 1e-5 * factor:
+            words += " (equals every angle doubled)"
         return Deviation(
             slug="factor-pinned",
             kind="frequencies",

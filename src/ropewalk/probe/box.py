@@ -306,10 +306,8 @@ class Box:
             raise BoxFailure(Failure(kind="device", message=words, where=where))
         self._note_dtypes(library, given, out)
         numbers = library.read(out)
-        if not np.array_equal(library.read(given), before, equal_nan=True) and out is not given:
-            self.facts["mutated"] = "x is overwritten"
-        elif not np.array_equal(library.read(given), before, equal_nan=True):
-            self.facts["in-place"] = "x is overwritten and given back"
+        if not np.array_equal(library.read(given), before, equal_nan=True):
+            self.facts["mutated"] = "x is overwritten" + (" and given back" if out is given else "")
         if not np.array_equal(library.read(positions), places):
             self.facts["mutated"] = "position_ids are overwritten"
         if not np.isfinite(numbers).all():

@@ -7,13 +7,28 @@ from ..findings import Finding
 from ..models.model import Model
 from ..models.targets import read
 from ..rope import Rope
+from ..scaling import Default
 from . import battery
 from ._evidence import Evidence
+from ._lengths import switch_of
 from .box import Box, BoxFailure
 from .explaining import Explanation, explain
+from .precision import Precision, conditions, grade
 from .recovery import Recovered, recover
 from .report import Report
-from .verdicts import of_evidence, of_explanation, of_facts, of_failure, of_map, settled
+from .verdicts import (
+    of_conditions,
+    of_evidence,
+    of_explanation,
+    of_facts,
+    of_failure,
+    of_map,
+    of_precision,
+    settled,
+    verdict,
+)
+
+HIDE_PRECISION = {"ids-ignored", "stale-table", "window-constant", "head-axis", "dynamic-sticky", "first-head-only"}
 
 
 def check(
@@ -92,14 +107,17 @@ class _Check:
 
     def __init__(self, box: Box, expect: Rope | None) -> None:
         self.box, self.expect = box, expect
+        if expect is not None and expect.length_dependent and switch_of(expect) > box.max_position:
+            self.expect = expect.replace(scaling=Default())  # nothing is asked where it would differ
         self.findings: list[Finding] = []
         self.found: Recovered | None = None
         self.explanation: Explanation | None = None
         self.evidence: tuple[Evidence, ...] = ()
-        self.precision: Any = None
-        self.conditions: dict[str, Any] = {}
+        self.precision: Precision | None = None
+        self.conditions: dict[str, Precision] = {}
 
     def report(self) -> Report:
+        """Run, whatever happens, and give the report."""
         try:
             self._run()
         except BoxFailure as failure:
@@ -126,26 +144,73 @@ class _Check:
         before = () if self.expect is None else battery.first_calls(self.box, self.expect)
         self.found = found = recover(self.box)
         self.findings += of_map(found, self.expect)
-        pairs = found.pairs
         if found.kind == "nonlinear" or "random" in self.box.facts:
             return
-        if pairs is not None and found.kind == "rotation" and not found.quarter:
-            self.explanation = explain(
-                pairs,
-                self.box.head_dim,
-                expect=self.expect,
-                error=found.inv_freq_error,
-            )
-            self.findings += of_explanation(self.explanation, self.expect, found)
+        rotation = found.kind == "rotation" and found.pairs is not None
+        if rotation and not found.quarter:
+            self._explain(found)
+        still = self.expect is not None and not self.expect.pairs().inv_freq.any()
         self.evidence = battery.run(
             self.box,
-            pairs if found.kind == "rotation" else None,
-            expect=self.expect,
+            found.pairs if rotation else None,
+            expect=None if still else self.expect,
             output_order=found.output_order,
             offset=found.offset,
             before=before,
         )
-        self.findings += of_evidence(self.evidence, has_table=pairs is not None)
+        self.findings += of_evidence(self.evidence)
+        if rotation and not found.quarter:
+            self._grade(found)
+
+    def _explain(self, found: Recovered) -> None:
+        assert found.pairs is not None
+        self.explanation = explain(found.pairs, self.box.head_dim, expect=self.expect, error=found.inv_freq_error)
+        self.findings += of_explanation(self.explanation, self.expect, found)
+        if found.length_change and (self.expect is None or not self.expect.length_dependent):
+            self._two_tables(found, self.explanation, found.length_change)
+
+    def _two_tables(self, found: Recovered, short: Explanation, change: tuple[int, int]) -> None:
+        """Say what the function becomes beyond some length, where nothing declared that it should."""
+        far = recover(self.box, beyond=change[1] - 1)
+        if far.pairs is None or far.kind != "rotation":
+            return
+        long = explain(far.pairs, self.box.head_dim, expect=self.expect, error=far.inv_freq_error, length=change[1])
+        seen = f"to {change[0]} tokens: {short.recipe}; at {change[1]} tokens: {long.recipe}"
+        if self.expect is None:
+            self.findings.append(verdict("two-tables", seen=seen, right="not declared"))
+            return
+        fits = [one for one in (short, long) if not one.deviations]
+        bases = [one for one in (short, long) if one.slug == "wrong-theta"]
+        name = "stale-table" if len(fits) == len(bases) == 1 else "length-rule"
+        self.findings.append(verdict(name, seen=seen, right="one table at every length"))
+
+    def _grade(self, found: Recovered) -> None:
+        """Grade precision, unless positions do not reach the angles or end in a table's last row."""
+        names = {one.name for one in self.evidence if not one.ok}
+        if found.manner != "ids" or found.pairs is None or names & HIDE_PRECISION:
+            return
+        top = self.box.max_position
+        if found.length_change:
+            top = min(top, found.length_change[0] - 1)
+        for one in self.evidence:
+            if one.name == "table-end-clamped" and not one.ok:
+                top = min(top, max(one.detail.get("last_row") or one.detail.get("rows") or 0, 128))
+        if self.expect is not None and self.expect.length_dependent:
+            top = min(top, switch_of(self.expect) - 1)
+        intended = self._intended()
+        given: dict[str, Any] = {"intended": intended, "output_order": found.output_order, "offset": found.offset}
+        self.precision = grade(self.box, found.pairs, max_position=top, **given)
+        self.findings += of_precision(self.precision)
+        if self.box.library == "torch":
+            self.conditions = conditions(self.box, found.pairs, max_position=min(top, 50_000), **given)
+            self.findings += of_conditions(self.conditions, self.precision)
+
+    def _intended(self) -> Any:
+        """Give the table that the function means to have: its explanation's, else the declared one."""
+        for rope in (None if self.explanation is None else self.explanation.rope, self.expect):
+            if rope is not None:
+                return rope.pairs()
+        return None
 
 
 def _expected(expect: object) -> Rope | None:

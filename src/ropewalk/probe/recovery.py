@@ -82,11 +82,12 @@ class _Climb:
     length_change: tuple[int, int] | None = None
 
 
-def recover(box: Box) -> Recovered:
+def recover(box: Box, *, beyond: int = 0) -> Recovered:
     """Find the table of pairs behind a function.
 
     Args:
         box: around the function; its axes and max_position bound what is asked.
+        beyond: every call holds a position of at least this: the table of long sequences, where it is another one.
 
     Returns:
         Recovered; frequencies to the function's resolution over the largest usable position.
@@ -115,19 +116,21 @@ def recover(box: Box) -> Recovered:
         noise=noise,
     )
     near = _near_positions(manner, box)
+    if beyond:
+        near = np.append(near[near < beyond], beyond)
     structure = structure_of(asker.images(np.eye(box.head_dim), near), noise)
     known = replace(known, at_zero=structure.at_zero, still=tuple(structure.still.tolist()), largest=int(near[-1]))
     if structure.crowded:
         words = f"channel {structure.crowded[0]} mixes with several others"
         return replace(known, kind="linear", notes=(words,), still=())
-    climb = _climb(asker, structure, near)
+    climb = _climb(asker, structure, near, beyond)
     structure = _completed(asker, structure, climb, noise)
     if structure.crowded:
         return replace(known, kind="linear", notes=("channels mix differently at large positions",), still=())
     if structure is not None and not structure.first.size:
         return _without_pairs(known, structure, climb, noise)
     if climb.images.shape[2] != len(climb.positions) or _stale(structure, climb):
-        climb = _climb(asker, structure, near)
+        climb = _climb(asker, structure, near, beyond)
     return _with_pairs(known, box, asker, structure, climb)
 
 
@@ -156,7 +159,7 @@ def _near_positions(manner: Manner, box: Box) -> NDArray[np.int64]:
     return np.arange(8) if manner.kind == "arange" else np.array([0, 1, 2, 3, 5, 8, 13])
 
 
-def _climb(asker: Asker, structure: Structure, near: NDArray[np.int64]) -> _Climb:
+def _climb(asker: Asker, structure: Structure, near: NDArray[np.int64], beyond: int) -> _Climb:
     """Ask for growing positions, level by level, until something stops it; small ones come first.
 
     A function whose table follows the longest position seen (dynamic NTK, LongRoPE, a cache that grows) is so asked
@@ -170,8 +173,9 @@ def _climb(asker: Asker, structure: Structure, near: NDArray[np.int64]) -> _Clim
         places = near if kind == "heads" else np.arange(ARANGE_TOKENS)
         return _Climb(places, _axes_images(asker, vectors, places))
     wanted = grow(box.max_position)
-    count, best = len(wanted), _Climb(near[:2], _axes_images(asker, vectors, near[:2]))
-    levels = [level for level in LEVELS if level < box.max_position] + [int(wanted[-1])]
+    count, start = len(wanted), near[:2] if not beyond else np.append(near[:2], beyond)
+    best = _Climb(near[:2], _axes_images(asker, vectors, start)[:, :, :2])
+    levels = sorted({level for level in LEVELS if beyond <= level < wanted[-1]} | {int(wanted[-1])})
     k = 0
     while k < len(levels):
         places = wanted[wanted <= levels[k]]

@@ -9,6 +9,7 @@ from ._causes import CAUSES
 from ._evidence import Evidence
 from .box import Failure
 from .explaining import Deviation, Explanation
+from .precision import Precision
 from .recovery import Recovered
 
 WHERE = "fn(x, position_ids)"
@@ -31,8 +32,15 @@ BATTERY = {
 # a fault that makes others look broken: what follows from it is left out
 FOLLOWS = {
     "identity": ("unscaled", "magnitude-missing", "frequencies-differ", "pairs-differ", "gradient-wrong"),
-    "ids-ignored": ("window-constant", "positions-misread", "table-end-clamped", "stale-table", "keeps-state"),
-    "window-constant": ("positions-misread", "ids-ignored", "stale-table"),
+    "ids-ignored": (
+        "window-constant",
+        "positions-misread",
+        "table-end-clamped",
+        "stale-table",
+        "keeps-state",
+        "identity",
+    ),
+    "window-constant": ("positions-misread", "ids-ignored", "stale-table", "identity"),
     "head-axis": ("positions-misread", "first-head-only", "heads-differ", "table-end-clamped", "identity"),
     "first-head-only": ("heads-differ",),
     "row-0-only": ("positions-misread",),
@@ -42,13 +50,22 @@ FOLLOWS = {
     ),
     "double-rotation": ("frequencies-differ", "wrong-theta"),
     "unscaled": ("magnitude-missing", "dynamic-frozen", "length-rule"),
-    "dynamic-sticky": ("keeps-state", "dynamic-frozen", "frequencies-differ", "wrong-theta", "length-rule"),
+    "dynamic-sticky": (
+        "positions-misread",
+        "keeps-state",
+        "dynamic-frozen",
+        "frequencies-differ",
+        "wrong-theta",
+        "length-rule",
+    ),
     "dynamic-frozen": ("wrong-theta", "frequencies-differ", "length-rule"),
     "longrope-long-always": ("frequencies-differ", "length-rule", "longrope-off-by-one"),
-    "bf16-frequencies": ("frequencies-differ", "wrong-theta", "tf32-product", "precision"),
-    "tf32-product": ("frequencies-differ", "wrong-theta", "precision"),
-    "fp16-angles": ("frequencies-differ", "wrong-theta", "not-finite", "precision"),
-    "bf16-positions": ("frequencies-differ", "positions-misread", "precision", "keeps-state"),
+    "bf16-frequencies": ("frequencies-differ", "wrong-theta", "table-end-clamped"),
+    "tf32-product": ("frequencies-differ", "wrong-theta", "positions-misread", "table-end-clamped"),
+    "fp16-angles": ("frequencies-differ", "wrong-theta", "not-finite", "positions-misread", "table-end-clamped"),
+    "bf16-positions": ("frequencies-differ", "positions-misread", "keeps-state", "table-end-clamped"),
+    "sine-unreduced": ("positions-misread", "table-end-clamped", "not-finite"),
+    "table-end-clamped": ("precision", "not-finite"),
     "mrope-chunked": ("axes-swapped",),
     "conjugate": ("frequencies-differ",),
     "tables-as-angles": ("positions-misread", "gradient-wrong", "not-a-rotation", "frequencies-differ"),
@@ -177,7 +194,7 @@ def _of_deviation(deviation: Deviation, explanation: Explanation) -> Finding:
     return verdict(name, seen=seen, right=deviation.right)
 
 
-def of_evidence(evidence: Iterable[Evidence], *, has_table: bool) -> list[Finding]:
+def of_evidence(evidence: Iterable[Evidence]) -> list[Finding]:
     """Give the findings of the position battery: faults, and notes where there is something worth saying."""
     findings = []
     for one in evidence:
@@ -186,6 +203,32 @@ def of_evidence(evidence: Iterable[Evidence], *, has_table: bool) -> list[Findin
             findings.append(verdict(name, seen=one.seen, right=one.right))
         elif one.detail.get("note") and name in ("table-end", "negative-ids", "length-of-rows"):
             findings.append(verdict(name, seen=one.seen, right=one.right))
+    return findings
+
+
+def of_precision(precision: Precision) -> list[Finding]:
+    """Give the finding of angles that are not exact, by its cause where that has a name."""
+    right = "angles as float64 has them; float32 angles pass where contexts are short"
+    if precision.grade in ("exact", "unusable"):
+        return []
+    if precision.cause in CHECK_KINDS:
+        assert precision.cause is not None
+        return [verdict(precision.cause, seen=precision.words, right=right)]
+    if precision.cause == "float32-angles":
+        return [verdict("precision-notable", seen=precision.words, right=right)] if precision.grade != "mild" else []
+    if precision.grade == "fatal":
+        return [verdict("precision", seen=precision.words, right=right)]
+    name = "rounded-tables" if (precision.cause or "").endswith("-tables") else "precision-notable"
+    return [verdict(name, seen=precision.words, right=right)]
+
+
+def of_conditions(conditions: dict[str, Precision], usual: Precision) -> list[Finding]:
+    """Give the findings of a torch function that is right as built and ruined by what is done to it."""
+    findings = []
+    for name, one in conditions.items():
+        if one.grade == "fatal" and usual.grade != "fatal":
+            kind = "autocast" if "autocast" in name else "state-cast"
+            findings.append(verdict(kind, seen=f"{name}: {one.words}", right="the same angles as without it"))
     return findings
 
 

@@ -23,8 +23,8 @@ class Exhibit:
         factory: makes fn from the parameters; its source is the lesson. State lives in what it makes.
         parameters: the numbers given to the factory.
         expect: the description that is declared for it, or None where nothing is declared.
-        options: further arguments for a check: head_dim, heads, batch, and layout, dtype, backend or max_position
-            where they are not the usual ones.
+        options: further arguments for a check: head_dim, heads, batch, and layout, dtype, backend or max_position (the
+            largest position that it is made for) where they are not the usual ones.
         also: names of further faults in the same code, for an extra with two at once.
         needs_torch: whether make() imports torch.
     """

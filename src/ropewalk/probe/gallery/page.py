@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 
 from .exhibit import Exhibit
+from .rooms import exhibits
 
 
-def table(exhibits: tuple[Exhibit, ...], verdicts: Mapping[str, str] | None = None) -> str:
-    """Give a Markdown table with one line an exhibit.
+def table(verdicts: Mapping[str, str] | None = None) -> str:
+    """Give a Markdown table with one line an exhibit, the extras last.
 
     Args:
-        exhibits: in the order of the lines.
         verdicts: what a check said, by exhibit id; None leaves the column empty.
     """
     told = verdicts or {}
     lines = ["| id | fault | what it does | parameters | verdict |", "| --- | --- | --- | --- | --- |"]
-    for one in exhibits:
+    for one in exhibits(extra=True):
         cells = (one.id, one.slug or "—", one.title, _parameters(one), told.get(one.id, ""))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"

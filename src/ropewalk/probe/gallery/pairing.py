@@ -137,7 +137,7 @@ EXHIBITS = (
         layout="bhsd",
     ),
     *shown(
-        "M02",
+        "M02a",
         "hybrid-repeat",
         "every angle twice in a row, under a half-split rotation",
         hybrid_repeat,
@@ -146,7 +146,9 @@ EXHIBITS = (
         WIDE,
         ODD_SIZE,
     ),
-    *shown("M03", "hybrid-tile", "tiled angles under an adjacent rotation", hybrid_tile, INTERLEAVED, SMALL, WIDE),
+    *shown("M02b", "hybrid-repeat", "the same where adjacent channels are declared", hybrid_repeat, INTERLEAVED, SMALL),
+    *shown("M03a", "hybrid-tile", "tiled angles under an adjacent rotation", hybrid_tile, INTERLEAVED, SMALL, WIDE),
+    *shown("M03b", "hybrid-tile", "the same where half-split is declared", hybrid_tile, HALF, SMALL, ODD_SIZE),
     *shown("M04a", "conjugate", "turned by the negative angle", conjugate_half, HALF, SMALL, WIDE),
     *shown(
         "M04b",

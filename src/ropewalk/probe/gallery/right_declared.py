@@ -213,7 +213,7 @@ def text_only(**parameters: Any) -> Rope:
 
 
 MROPE = {"head_dim": 40, "rope_theta": 300_000.0, "mrope_section": (10, 6, 4)}
-WITHIN = {"options": {"max_position": 3072}}
+WITHIN = {"options": {"max_position": 3071}}
 
 EXHIBITS = (
     *shown(

@@ -257,7 +257,7 @@ def in_place_when_asked(head_dim: int, rope_theta: float, inplace: bool) -> Turn
 
 
 HALF, INTERLEAVED = declared(pairing="half"), declared(pairing="interleaved")
-ROWS: dict[str, Any] = {"options": {"max_position": 8192}}
+ROWS: dict[str, Any] = {"options": {"max_position": 8191}}
 
 EXHIBITS = (
     *shown("V01", None, "half-split by concat(-x2, x1)", half_by_concat, HALF, SMALL, WIDE, PARTIAL),

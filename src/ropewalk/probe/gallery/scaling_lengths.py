@@ -124,7 +124,7 @@ EXHIBITS = (
         "row 0 of the long table at the switch",
         longrope_row_0,
         longrope,
-        {**PHI, "options": {"max_position": 49_152}},
-        {**MEDIUM, "options": {"max_position": 131_072}},
+        {**PHI, "options": {"max_position": 49_151}},
+        {**MEDIUM, "options": {"max_position": 131_071}},
     ),
 )
