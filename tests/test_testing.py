@@ -1,5 +1,8 @@
 """assert_rope: passes what is right, and says in words what is not."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -58,19 +61,42 @@ def test_a_function_that_raises_fails_and_does_not_leak_its_error():
 def test_strict_fails_for_warnings():
     torch = pytest.importorskip("torch")
 
-    def turn(x, position_ids):
-        """Right, but the finished tables are bfloat16: mild."""
-        angles = position_ids[..., None].double() * torch.tensor(500000.0 ** (-np.arange(0, 16, 2) / 16))
-        cos, sin = (one.bfloat16().to(x.dtype)[..., None, :] for one in (angles.cos(), angles.sin()))
-        a, b = x[..., :8], x[..., 8:]
-        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+    def wider(x, position_ids):
+        turned = rotate(x, position_ids, ROPE)
+        return turned.double() if x.dtype == torch.float32 else turned
 
-    report = assert_rope(turn, ROPE)
-    if any(finding.severity == "warning" for finding in report.findings):
-        with pytest.raises(AssertionError, match="warning"):
-            assert_rope(turn, ROPE, strict=True)
+    report = assert_rope(wider, ROPE, backend="torch")
+    assert [finding.name for finding in report.findings if finding.severity == "warning"] == ["dtype"]
+    with pytest.raises(AssertionError, match="warning RW270 dtype"):
+        assert_rope(wider, ROPE, backend="torch", strict=True)
 
 
 def test_a_model_with_several_ropes_is_refused_with_the_list():
     with pytest.raises(RopewalkError, match="the model has 2 ropes"):
         assert_rope(turning(ROPE), {"model_type": "gemma3_text", "head_dim": 16, "num_hidden_layers": 6})
+
+
+def test_the_guides_test_runs_and_every_option_of_the_command_is_in_it():
+    import click
+
+    from ropewalk.cli.check import command
+
+    guide = (Path(__file__).parents[1] / "docs" / "testing.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    space = {}
+    exec(code, space)
+    space["test_my_rotary"]()
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    assert [one.opts[0] for one in options if f"`{one.opts[0]}" not in guide] == []
+    adapters = re.findall(r"`adapt\.(\w+)\(", guide)
+    assert set(adapters) == {
+        "calling",
+        "module",
+        "tables",
+        "complex_form",
+        "transformers",
+        "numpy",
+        "torch",
+        "jax",
+        "onnx",
+    }

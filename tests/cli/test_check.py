@@ -103,7 +103,9 @@ def test_without_expect_another_convention_is_no_fault(here):
 
 def test_keys_that_are_turned_otherwise_are_a_fault(here):
     done = against_config("both")
-    assert done.exit_code == 1 and "turned differently" in done.stdout
+    assert done.exit_code == 1 and "turned differently" in " ".join(done.stdout.split())
+    assert against_config("both", "--of", "q").exit_code == 0
+    assert "wrong-theta" in against_config("both", "--of", "k").stdout
 
 
 def test_json_is_one_document_with_the_report(here):

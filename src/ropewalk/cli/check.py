@@ -29,11 +29,8 @@ class _HeadDim(click.ParamType):
     short_help="Say what is wrong with somebody's RoPE, from outside.",
     epilog="""\b
     Examples:
-      ropewalk check mymodel/rope.py:rotate --head-dim 128
-      ropewalk check mypackage.attention:apply_rope --head-dim auto --expect llama-3.1-8b
-      ropewalk check transformers:qwen3
-      ropewalk check rope.py:rotate --head-dim 64 --expect config.json --format github
-      ropewalk check --gallery""",
+      ropewalk check mymodel/rope.py:rotate --expect config.json
+      ropewalk check transformers:qwen3 --json""",
 )
 @click.argument("target", required=False)
 @click.option(
@@ -46,6 +43,7 @@ class _HeadDim(click.ParamType):
 @click.option("--backend", type=click.Choice(["auto", "numpy", "torch", "jax"]), help="Arrays that it takes.")
 @click.option("--heads", type=click.IntRange(1), metavar="H", default=2, help="Heads of x (2).")
 @click.option("--kv-heads", type=click.IntRange(1), metavar="N", help="Heads of the keys, where they differ.")
+@click.option("--of", type=click.Choice(["both", "q", "k"]), default="both", help="Of a function of q and k (both).")
 @click.option("--dtype", metavar="T", help="Of x: float32 (the default), float64, bfloat16, float16.")
 @click.option("--max-position", type=click.IntRange(1), metavar="N", default=1_048_576, help="The largest one tried.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", default=60.0, help="Seconds (60).")
@@ -87,7 +85,7 @@ def _checked(target: str, asked: dict[str, Any]) -> "tuple[Targets, list[Report]
     rope = _expected(asked.pop("expect"), asked.pop("part"), asked.pop("layer"))
     head_dim = asked.pop("head_dim")
     click.echo(f"ropewalk: check runs code that is not its own: {target}", err=True)
-    named = resolve(target, layout=asked.pop("layout"), kv_heads=asked["kv_heads"])
+    named = resolve(target, layout=asked.pop("layout"), kv_heads=asked["kv_heads"], of=asked.pop("of"))
     click.echo(f"ropewalk: {named.runs}", err=True)
     if not named.found:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in named.left)
