@@ -6,7 +6,7 @@ import pytest
 from ropewalk import Ladders, Rope, Sections
 from ropewalk.probe.battery import first_calls, run
 from ropewalk.probe.box import Box
-from ropewalk.scaling import Dynamic, Linear, LongRope
+from ropewalk.scaling import Dynamic, Linear, LongRope, Proportional
 from ropewalk.turning import naive
 
 from .rotary import half_pairs, ladder, make, turn_by
@@ -119,6 +119,12 @@ def test_a_double_rotation_recovered_as_such_is_told_by_the_description():
     assert faults(fn, doubled, None) == {}
 
 
+def test_turning_nothing_as_declared_is_right():
+    still = ROPE.replace(scaling=Proportional(partial_rotary_factor=1e-9))
+    assert not still.pairs().inv_freq.any()
+    assert faults(make(places=never), None, still) == {}
+
+
 def test_turning_nothing_is_a_fault_only_where_something_was_declared():
     fn = make(places=never)
     assert faults(fn, STILL, None) == {} == faults(fn, None, None)
@@ -182,6 +188,31 @@ def test_a_table_of_another_theta_kept_for_some_lengths_is_stale():
     right, other = make(theta=5e5), make(theta=1e4)
     found = faults(lambda x, ids: (other if x.shape[1] == 11 else right)(x, ids))
     assert "stale-table" in found
+
+
+@pytest.mark.parametrize(("local_theta", "warm_up"), [(1e4, 50), (2e4, 1000), (1e6, 20_000)])
+@pytest.mark.parametrize("pairs", [PAIRS, None], ids=["recovered", "nothing-recovered"])
+def test_a_table_of_another_theta_kept_for_one_power_of_two_is_stale(local_theta, warm_up, pairs):
+    tables = {}
+
+    def by(theta):
+        def fn(x, ids):
+            rows = 1 << int(np.max(ids)).bit_length()
+            angle = tables.setdefault(rows, np.arange(rows)[:, None] * ladder(D, theta))[np.maximum(ids, 0)]
+            return turn_by(x, np.broadcast_to(angle, (*x.shape[:2], D // 2))[:, :, None])
+
+        return fn
+
+    by(local_theta)(np.zeros((1, warm_up, 1, D)), np.arange(warm_up)[None])
+    assert "stale-table" in faults(by(5e5), pairs)
+
+
+def test_an_undeclared_dependence_on_the_length_is_no_stale_table():
+    def fn(x, ids):
+        return make(theta=5e5 * max(1.0, np.max(ids) / 500))(x, ids)
+
+    assert "length-rule" in faults(fn) and "stale-table" not in faults(fn)
+    assert faults(fn, PAIRS, None) == {}
 
 
 def test_a_counter_is_kept_state():
@@ -295,6 +326,11 @@ def test_a_length_for_every_row_is_right_too(rope):
         return naive.rotate(x, ids, rope, length=lengths).astype(x.dtype)
 
     assert length_faults(fn, rope) == {}
+
+
+def test_a_switch_beyond_the_positions_that_may_be_asked_for_is_not_missed():
+    box = Box(by_length(DYNAMIC, lambda _: 1), head_dim=96, max_position=3072)
+    assert [one.name for one in run(box, DYNAMIC.pairs(), expect=DYNAMIC) if not one.ok] == []
 
 
 def test_a_length_taken_from_the_whole_sequence_in_one_call_is_right():
@@ -492,7 +528,7 @@ def test_an_output_in_another_order_of_channels_passes_when_the_order_is_known()
     assert faults(lambda x, ids: fn(x, ids)[..., order], output_order=tuple(order)) == {}
 
 
-def test_in_place_and_given_back_passes_and_an_overwritten_input_does_not():
+def test_an_overwritten_input_is_named_also_where_it_is_given_back():
     def in_place(x, ids):
         x[...] = make()(x, ids)
         return x
@@ -502,8 +538,10 @@ def test_in_place_and_given_back_passes_and_an_overwritten_input_does_not():
         x[..., 0] = 0
         return out
 
-    assert faults(in_place) == {}
-    assert set(faults(spoils)) == {"input-mutated"}
+    for fn, given_back in ((in_place, True), (spoils, False)):
+        found = faults(fn)
+        assert set(found) == {"input-mutated"} and found["input-mutated"].detail["given_back"] is given_back
+    assert faults(lambda x, ids: in_place(x.copy(), ids)) == {}
 
 
 def test_slow_pairs_alone_are_told_apart_as_well():

@@ -20,12 +20,14 @@ class Manner:
             by the first id; "heads": by the number of the head; "head-ids": a head by the id in its own place;
             "constant": none of them matters.
         heads: the heads that turn.
+        still_heads: those that do not, while others do.
         heads_alike: whether all heads give the same.
         rows_alike: whether all rows give the same.
     """
 
     kind: str
     heads: tuple[int, ...]
+    still_heads: tuple[int, ...] = ()
     heads_alike: bool
     rows_alike: bool
 
@@ -150,7 +152,8 @@ def find_manner(box: Box, noise: float) -> Manner:
     elif tokens == len(FIRST_IDS) and not same(out[0, 1, lead], out[0, 3, lead]):
         kind = "arange"
     usable = turning if alike or len(turning) < heads else (0,)
-    return Manner(kind=kind, heads=usable, heads_alike=alike, rows_alike=rows)
+    resting = tuple(h for h in range(heads) if still[h]) if len(turning) < heads else ()
+    return Manner(kind=kind, heads=usable, still_heads=resting, heads_alike=alike, rows_alike=rows)
 
 
 def _without_tokens(box, x, ids, out, same) -> str:  # type: ignore[no-untyped-def]

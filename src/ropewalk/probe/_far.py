@@ -1,6 +1,7 @@
 """Positions beyond the end of somebody's table: an error is fine, the last row again is not."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,11 +18,11 @@ def far_positions(limit: int) -> list[int]:
     """Give positions that grow to below limit, none a power of two: a table's end then lies between two of them.
 
     >>> far_positions(5000)
-    [138, 267, 524, 1037, 2062, 3999, 4998, 4999]
+    [138, 267, 524, 1037, 2062, 4150, 4650, 4850, 4950, 4999]
     """
-    steps = [2**j + 3 + j for j in range(7, 40) if 2**j + 3 + j < limit - 1100]
-    near = [limit - 1 - back for back in (1000, 1) if limit - 1 - back > 200]
-    return sorted({*steps, *near, *([limit - 1] if limit > 1 else [0])})
+    steps = [2**j + 3 + j for j in range(7, 40) if 2**j + 3 + j < 0.75 * limit]
+    near = [part * limit // 100 for part in (83, 93, 97, 99)]
+    return sorted({*steps, *near, max(0, limit - 1)})
 
 
 def far(caller: Caller, tables: Sequence[Table], offset: float) -> list[Evidence]:
@@ -87,8 +88,8 @@ def _judged(caller: Caller, scene: Scene, tables: Sequence[Table], offset: float
         None if table is None else turned(scene.x, table(scene.ids), by_head(scene.ids + offset, caller.heads))[0]
     )
     if frozen > 1 and (expected is None or gap(expected[-frozen:], row[-1:]) > 0.05):
-        rows = None if table is None else _row(caller, scene, table, row[-1], int(ids[-frozen]) + 1)
         last_moving = int(ids[-frozen - 1]) if frozen < len(ids) else 0
+        rows = None if table is None else _row(caller, scene, table, row[-1], last_moving, int(ids[-frozen]) + 1)
         how = "unturned" if gap(row[-1], scene.x[0, -1]) <= near else "clamped"
         at = f"as position {rows}" if rows is not None else "alike"
         return Evidence(
@@ -121,14 +122,25 @@ def _fitting(caller: Caller, scene: Scene, tables: Sequence[Table], offset: floa
     return tables[int(np.argmin(gaps))]
 
 
-def _row(caller: Caller, scene: Scene, table: Table, token: Floats, end: int) -> int | None:
-    """Give the position below end that turns a token as it was turned, or None."""
+def _row(caller: Caller, scene: Scene, table: Table, token: Floats, start: int, end: int) -> int | None:
+    """Give the position from start to below end that turns a token as it was turned, or None."""
+    pairs = table(scene.ids)
+    fast = np.argsort(-np.abs(pairs.inv_freq))[:6]
+    few = replace(
+        pairs,
+        first=pairs.first[fast],
+        second=pairs.second[fast],
+        axis=pairs.axis[fast],
+        inv_freq=pairs.inv_freq[fast],
+        second_inv_freq=None if pairs.second_inv_freq is None else pairs.second_inv_freq[fast],
+    )
+    channels = np.concatenate([few.first, few.second])
     best, place = 0.05, None
-    for start in range(0, end, 65_536):
-        span = np.arange(start, min(end, start + 65_536))
+    for begin in range(start, end, 65_536):
+        span = np.arange(begin, min(end, begin + 65_536))
         positions = np.array(np.broadcast_to(span[:, None], (caller.axes, 1, len(span), 1)), dtype=np.float64)
-        x = scene.x[:1, :1, :1]
-        gaps = np.abs(turned(np.repeat(x, len(span), axis=1), table(scene.ids), positions)[0, :, 0] - token[0]).max(-1)
+        out = turned(np.repeat(scene.x[:1, :1, :1], len(span), axis=1), few, positions)[0, :, 0]
+        gaps = np.abs(out[:, channels] - token[0, channels]).max(-1)
         if gaps.min() < best:
             best, place = float(gaps.min()), int(span[gaps.argmin()])
     return place
@@ -140,7 +152,8 @@ def _wrapped(caller: Caller, scene: Scene, table: Table, row: Floats, expected: 
     if not wrong or wrong != list(range(wrong[0], len(row))):
         return None
     ids = scene.ids[0, 0]
-    place = _row(caller, scene, table, row[wrong[0]], int(ids[wrong[0]]))
+    fine = int(ids[wrong[0] - 1]) if wrong[0] else 0
+    place = _row(caller, scene, table, row[wrong[0]], 0, int(ids[wrong[0]]) - fine)
     if place is None:
         return None
     rows = int(ids[wrong[0]]) - place

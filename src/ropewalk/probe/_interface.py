@@ -13,11 +13,10 @@ HALF = ("bfloat16", "float16")
 def facts(caller: Caller) -> list[Evidence]:
     """Tell what the box has seen on the way: an overwritten input, and answers that change by themselves."""
     seen = caller.box.facts
-    mutated = seen.get("mutated")
-    words = mutated or seen.get("in-place", "untouched")
-    detail = {"note": "in place: the input is given back turned"} if "in-place" in seen and not mutated else {}
-    right = "the input untouched, or overwritten only where that is what is asked for"
-    evidence = [Evidence(name="input-mutated", ok=mutated is None, seen=words, right=right, detail=detail)]
+    words = seen.get("mutated") or seen.get("in-place")
+    detail = {"given_back": "mutated" not in seen} if words else {}
+    right = "the input untouched"
+    evidence = [Evidence(name="input-mutated", ok=words is None, seen=words or "untouched", right=right, detail=detail)]
     for name, fact in (("random", "random"), ("keeps-state", "state")):
         words = seen.get(fact)
         evidence.append(

@@ -14,7 +14,8 @@ from ._far import far
 from ._grid import grid
 from ._interface import dtypes, facts, gradient, other_heads
 from ._lengths import switch_of, switching
-from ._scenes import Reaction, Scene, Table, blame, constant_offset, play, react, without_table
+from ._octaves import octaves
+from ._scenes import ROUGH, Reaction, Scene, Table, blame, constant_offset, play, react, without_table
 from .box import Box, BoxFailure
 
 __all__ = ["Evidence", "first_calls", "run"]
@@ -80,7 +81,9 @@ def run(
     twice = _twice(pairs, rope)
     if twice is not None:
         found.setdefault("double-rotation", twice)
-    evidence = [*_named(found, rope, bool(tables), offset), *_by_scene(scenes, reactions), *_again(scenes, found)]
+    settled = not set(found) & set(HIDES_THE_REST) and all(one.ok for one in before)
+    evidence = [*_named(found, rope, bool(tables), offset), *_by_scene(scenes, reactions, settled)]
+    evidence += _again(scenes, found)
     evidence += _keys(caller, tables, offset, room, output_order, found)
     evidence += [*facts(caller), *dtypes(caller)]
     if not set(found) & set(HIDES_THE_REST):
@@ -143,18 +146,19 @@ def _named(found: dict[str, dict[str, Any]], rope: Rope | None, judged: bool, of
             detail = {"judged": judged, **({"offset": offset} if offset else {})}
             evidence.append(Evidence(name=name, ok=True, seen="as it should", right=right, detail=detail))
             continue
-        undeclared = name == "identity" and rope is None  # a layer without positions is a convention
+        # a layer without positions is a convention
+        undeclared = name == "identity" and (rope is None or not np.any(rope.pairs().inv_freq))
         detail = {key: value for key, value in hit.items() if key != "seen"}
         detail |= {"note": "turns nothing"} if undeclared else {}
         evidence.append(Evidence(name=name, ok=undeclared, seen=f"turns {hit['seen']}", right=right, detail=detail))
     return evidence
 
 
-def _by_scene(scenes: Sequence[Scene], reactions: Sequence[Reaction]) -> list[Evidence]:
+def _by_scene(scenes: Sequence[Scene], reactions: Sequence[Reaction], settled: bool) -> list[Evidence]:
     """Say what happened in the scenes themselves: a call that failed, or one that nothing explains."""
     evidence = []
-    some_fit = any(one.fits for one in reactions)
-    lost = [one.scene.name for one in reactions if not one.wrong and one.right > 0.05 and one.scene.name != "negative"]
+    some_fit = settled and any(not one.wrong and one.right <= ROUGH for one in reactions)
+    lost = [one.scene.name for one in reactions if not one.wrong and not one.fits and one.scene.name != "negative"]
     other_table = _by_tokens(reactions, lost)
     if other_table is not None and some_fit:
         words = f"calls of {other_table} tokens by another table than calls of other lengths"
@@ -245,6 +249,8 @@ def _where_it_turns(
         small = np.zeros((1, 1, 1), int) + 9
         slope = gradient(caller, tables[0](small), offset)
         evidence += [slope] if slope is not None else []
+    if not dependent and caller.box.max_position > 100:
+        evidence += octaves(caller, tables[-1] if rope is not None else None, offset)
     return evidence + far(caller, [] if dependent else tables, offset)
 
 

@@ -24,6 +24,7 @@ from .verdicts import (
     of_failure,
     of_map,
     of_precision,
+    of_residual,
     settled,
     verdict,
 )
@@ -161,6 +162,8 @@ class _Check:
         self.findings += of_evidence(self.evidence)
         if rotation and not found.quarter:
             self._grade(found)
+            if all(one.severity != "error" for one in self.findings):
+                self.findings += of_residual(found)
 
     def _explain(self, found: Recovered) -> None:
         assert found.pairs is not None
@@ -193,8 +196,9 @@ class _Check:
         if found.length_change:
             top = min(top, found.length_change[0] - 1)
         for one in self.evidence:
-            if one.name == "table-end-clamped" and not one.ok:
-                top = min(top, max(one.detail.get("last_row") or one.detail.get("rows") or 0, 128))
+            rows = one.detail.get("last_row") or one.detail.get("rows")
+            if one.name == "table-end-clamped" and not one.ok and rows:
+                top = min(top, rows)
         if self.expect is not None and self.expect.length_dependent:
             top = min(top, switch_of(self.expect) - 1)
         intended = self._intended()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..pairs import Pairs
 from ._caller import Caller, Floats
 from ._conditions import under_conditions
-from ._rounding import HALVES, Candidate, candidates, on_grid
+from ._rounding import HALVES, Candidate, candidates, on_grid, to_fp32
 from .box import Box, BoxFailure
 
 POSITIONS = (128, 4096, 50_000, 131_072, 1_048_576)
@@ -92,19 +92,19 @@ def grade(
     Args:
         box: the function.
         pairs: the table recovered from it; of one length, where it depends on the length.
-        max_position: no position beyond it is tried: the end of a table, the switch of a length-dependent rope.
+        max_position: positions stay below it: the rows of a table, the switch of a length-dependent rope.
         intended: the table it means to have, where that is known (its explanation, what was declared). Rounded
             frequencies are part of the recovered table; without this they show only by lying on a 16-bit grid.
         output_order: output channel j holds what channel output_order[j] would; None is the same order.
         offset: a constant by which the function moves every position.
 
     >>> def turn(x, ids):
-    ...     angle = (ids // 64 * 64.0)[..., None, None]
+    ...     angle = (ids * 0.3).astype(np.float16).astype(float)[..., None, None]
     ...     cos, sin = np.cos(angle), np.sin(angle)
     ...     return np.concatenate([x[..., :1] * cos - x[..., 1:] * sin, x[..., 1:] * cos + x[..., :1] * sin], -1)
-    >>> result = grade(Box(turn, head_dim=2), Pairs(first=[0], second=[1], axis=[0], inv_freq=[1.0]), max_position=9000)
+    >>> result = grade(Box(turn, head_dim=2), Pairs(first=[0], second=[1], axis=[0], inv_freq=[0.3]), max_position=9000)
     >>> result.cause, result.grade
-    ('unknown', 'fatal')
+    ('fp16-angles', 'fatal')
     """
     caller = Caller(box, output_order)
     measured = _measure(caller, pairs, max_position, offset)
@@ -136,7 +136,7 @@ def conditions(
     Args:
         box: the function.
         pairs: as for grade; so are the others.
-        max_position: no position beyond it is tried.
+        max_position: positions stay below it.
         intended: as for grade.
         output_order: as for grade.
         offset: as for grade.
@@ -164,7 +164,7 @@ def _measure(caller: Caller, pairs: Pairs, max_position: int, offset: float) -> 
     failed: dict[int, str] = {}
     own = [max_position] if max_position < POSITIONS[-1] and max_position not in POSITIONS else []
     for last in [*(position for position in POSITIONS if position <= max_position), *own]:
-        tokens = _tokens(last)
+        tokens = _tokens(min(last, max(1, max_position - 1)))
         ids = np.array(np.broadcast_to(tokens, (caller.axes, caller.batch, len(tokens))))
         before = caller.box.seconds
         try:
@@ -226,9 +226,12 @@ def _explained(measured: _Measured, table: Pairs, resolution: float) -> Precisio
     place = fine[0] if fine else int(np.argmin(misses))
     if not fine and misses[0] <= 1 and misses[place] > 0.5 * misses[0]:
         place = 0
+    honest = place < HONEST_WAYS
+    sine = _bad_sine(measured, options[0], w, angle, 8 * resolution) if honest or misses[place] > 1.5 else None
+    if sine is not None:
+        return _graded(errors, "sine-unreduced", _SINE.format(sine), measured, {"threshold": sine})
     if misses[place] > 1.5:
         return _unexplained(measured, options[0], errors, angle, tolerance)
-    honest = options[place].cause in (None, "float32-angles", "float32-running-product")
     cause = options[place].cause
     if not fine and honest and cause is None:
         cause = "float32-angles"  # within what float32 angles may be off, though no candidate gives its very bits
@@ -257,6 +260,26 @@ def _off(measured: _Measured, one: Candidate) -> Floats:
     return np.where(np.isfinite(off), off, 9.0)
 
 
+def _bad_sine(measured: _Measured, exact: Candidate, w: Floats, angle: Floats, rounding: float) -> float | None:
+    """Give the smallest angle from which cos and sin are off although the angle itself is exact in float32, or None.
+
+    Such are the angles of a frequency like 1 or 1/8, which is a short binary fraction: whoever is off there has a bad
+    sine, not a rounded angle.
+    """
+    mantissa, exponent = np.frexp(w)
+    near = np.ldexp(np.rint(mantissa * 256), exponent - 8)
+    product = measured.positions[:, None] * near
+    telling = (np.abs(near - w) <= 2e-10 * np.abs(w)) & (product == to_fp32(product)) & (w != 0)
+    off = _off(measured, exact)
+    bad = telling & (off > 1e-3 + rounding)
+    if not bad.any() or (bad & (angle < 1000)).any():
+        return None
+    return float(angle[bad].min())
+
+
+_SINE = "cos and sin themselves are off at angles above about {:.0f} radians"
+
+
 def _unexplained(
     measured: _Measured, exact: Candidate, errors: dict[int, float], angle: Floats, tolerance: Floats
 ) -> Precision:
@@ -266,8 +289,11 @@ def _unexplained(
         threshold = float(np.quantile(angle[bad], 0.02))
         below, above = bad[angle < 0.9 * threshold], bad[angle >= threshold]
         if threshold > 3 and below.size and below.mean() < 0.02 and above.mean() > 0.25:
-            words = f"cos and sin themselves are off at angles above about {threshold:.0f} radians"
-            return _graded(errors, "sine-unreduced", words, measured, {"threshold": threshold})
+            return _graded(errors, "sine-unreduced", _SINE.format(threshold), measured, {"threshold": threshold})
+    small = measured.positions <= 128
+    if small.any() and float(np.median(_off(measured, exact)[small].max(axis=1))) > 0.5:
+        words = "these pairs do not explain even small positions"
+        return Precision(errors=errors, cause=None, grade="unusable", words=words, detail={"failed": measured.failed})
     return _graded(errors, "unknown", "no known rounding explains it", measured)
 
 

@@ -33,7 +33,8 @@ class Recovered:
         offset: all positions are moved by this constant.
         heads_alike: whether every head gives the same.
         rows_alike: whether every row gives the same.
-        turned_heads: the heads that turn.
+        turned_heads: the heads that the pairs were read from.
+        still_heads: heads that do not turn while others do.
         manner: which position turns a token: "ids", "arange", "first", "heads", "head-ids" or "constant".
         residual: the largest deviation from these pairs on fresh vectors and positions, over the largest number given.
         identity_at_zero: whether position 0 changes nothing but size and order.
@@ -58,6 +59,7 @@ class Recovered:
     heads_alike: bool = True
     rows_alike: bool = True
     turned_heads: tuple[int, ...] = ()
+    still_heads: tuple[int, ...] = ()
     manner: str = "ids"
     residual: float = 0.0
     identity_at_zero: bool = True
@@ -112,6 +114,7 @@ def recover(box: Box, *, beyond: int = 0) -> Recovered:
         heads_alike=manner.heads_alike,
         rows_alike=manner.rows_alike,
         turned_heads=manner.heads,
+        still_heads=manner.still_heads,
         manner=manner.kind,
         noise=noise,
     )

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ..findings import CHECK_KINDS, SEVERITIES, Finding
 from ..rope import Rope
 from ._causes import CAUSES
@@ -134,16 +136,21 @@ def of_map(found: Recovered, expect: Rope | None) -> list[Finding]:
     if abs(found.still_factor - 1) > 1e-3 + 16 * found.noise:
         seen = f"channels that do not turn are multiplied by {found.still_factor:.7g}"
         findings.append(verdict("magnitude-twice", seen=seen, right="they pass unchanged"))
-    if not found.heads_alike and found.manner == "ids" and len(found.turned_heads) == 1:
-        findings += _of_heads(found)
+    speeds = np.abs(found.pairs.inv_freq)
+    if len(speeds) > 1 and np.ptp(speeds) <= 1e-6 * speeds.max():
+        seen = f"all {len(speeds)} pairs turn by {speeds.max():.9g} radians a position (theta 1)"
+        findings.append(verdict("one-speed", seen=seen, right="a speed for each pair, unless this is meant"))
+    if not found.heads_alike and found.manner == "ids":
+        findings.append(_of_heads(found))
     return findings
 
 
-def _of_heads(found: Recovered) -> list[Finding]:
-    if found.turned_heads == (0,):
-        return []  # the battery tells one turned head from heads with tables of their own
-    seen = f"only head {found.turned_heads[0]} turns"
-    return [verdict("first-head-only", seen=seen, right="every head turns")]
+def _of_heads(found: Recovered) -> Finding:
+    if not found.still_heads:
+        return verdict("heads-differ", seen="heads of one token are turned differently", right="every head alike")
+    turned, still = (", ".join(map(str, heads)) for heads in (found.turned_heads, found.still_heads))
+    seen = f"of the heads only {turned} {'turn' if ',' in turned else 'turns'}; {still} stay as they are"
+    return verdict("first-head-only", seen=seen, right="every head turns")
 
 
 def _unturned(found: Recovered, expect: Rope | None) -> list[Finding]:
@@ -222,6 +229,14 @@ def of_precision(precision: Precision) -> list[Finding]:
     return [verdict(name, seen=precision.words, right=right)]
 
 
+def of_residual(found: Recovered) -> list[Finding]:
+    """Give the finding of a function that does not keep to its own pairs, where nothing else has said why."""
+    if found.residual <= 0.05 + 64 * found.noise:
+        return []
+    seen = f"on fresh vectors and positions the function differs from its own pairs by {found.residual:.3g}"
+    return [verdict("precision", seen=seen, right="angles proportional to the position")]
+
+
 def of_conditions(conditions: dict[str, Precision], usual: Precision) -> list[Finding]:
     """Give the findings of a torch function that is right as built and ruined by what is done to it."""
     findings = []
@@ -241,6 +256,7 @@ def settled(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """
     names = {one.name for one in findings if one.severity == "error"}
     dropped = {follower for name in names for follower in FOLLOWS.get(name, ())}
+    dropped |= {"negative-ids"} if names or any(one.name == "no-rope" for one in findings) else set()
     kept: dict[str, Finding] = {}
     for one in findings:
         if one.name not in dropped and one.name not in kept:
