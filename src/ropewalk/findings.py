@@ -139,7 +139,6 @@ CHECK_KINDS: dict[str, tuple[str, str]] = {
     "negative-ids": ("RW286", "note"),
     "length-of-rows": ("RW287", "note"),
     "no-rope": ("RW288", "note"),
-    "not-judged": ("RW289", "note"),
     "precision-notable": ("RW290", "note"),
     "state-cast": ("RW291", "note"),
     "two-tables": ("RW292", "note"),

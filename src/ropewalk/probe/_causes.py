@@ -259,5 +259,4 @@ CAUSES: dict[str, tuple[str, str]] = {
     "negative-ids": ("", "matters only where ids below 0 are used (left padding, re-rotation)"),
     "length-of-rows": ("", "a batch of unlike lengths gives other numbers than its rows alone"),
     "no-rope": ("", "as in layers without positions; declare what is expected to have it judged"),
-    "not-judged": ("", "ask again with other options to have it judged"),
 }

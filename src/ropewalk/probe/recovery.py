@@ -73,6 +73,13 @@ class Recovered:
     noise: float = 0.0
     notes: tuple[str, ...] = ()
 
+    @property
+    def unsteady(self) -> bool:
+        """Whether pairs turn somewhere and stand still from one position to the next."""
+        if self.pairs is None or self.inv_freq_error is None or not len(self.pairs):
+            return False
+        return bool((np.abs(self.pairs.inv_freq) <= 4 * self.inv_freq_error).all())
+
 
 @dataclass(slots=True)
 class _Climb:

@@ -26,8 +26,8 @@ UNNAMED = {
     "magnitude": "magnitude-wrong",
 }
 BATTERY = {
-    "per-row-ids": "positions-misread",
-    "non-monotone": "positions-misread",
+    "per-row-ids": "ids-ignored",
+    "non-monotone": "ids-ignored",
     "positions": "positions-misread",
     "length-off-by-one": "length-rule",
 }
@@ -43,7 +43,7 @@ FOLLOWS = {
         "identity",
     ),
     "window-constant": ("positions-misread", "ids-ignored", "stale-table", "identity"),
-    "head-axis": ("positions-misread", "first-head-only", "heads-differ", "table-end-clamped", "identity"),
+    "head-axis": ("positions-misread", "first-head-only", "heads-differ", "table-end-clamped", "identity", "raised"),
     "first-head-only": ("heads-differ",),
     "row-0-only": ("positions-misread",),
     "stale-table": (
@@ -73,8 +73,12 @@ FOLLOWS = {
     "tables-as-angles": ("positions-misread", "gradient-wrong", "not-a-rotation", "frequencies-differ"),
     "cos-sin-swapped": ("positions-misread", "conjugate", "gradient-wrong"),
     "reflection": ("positions-misread", "conjugate", "gradient-wrong", "pairs-differ"),
-    "not-a-rotation": ("positions-misread", "gradient-wrong", "pairs-differ", "frequencies-differ"),
-    "random": ("keeps-state", "positions-misread", "stale-table", "gradient-wrong"),
+    "not-a-rotation": (
+        *("ids-ignored", "hybrid-repeat", "hybrid-tile", "positions-misread", "gradient-wrong", "pairs-differ"),
+        *("frequencies-differ", "magnitude-wrong"),
+    ),
+    "random": ("keeps-state", "positions-misread", "stale-table", "gradient-wrong", "nonlinear"),
+    "nonlinear": ("ids-ignored", "positions-misread", "identity"),
 }
 
 
@@ -126,6 +130,9 @@ def of_map(found: Recovered, expect: Rope | None) -> list[Finding]:
         findings.append(verdict("cos-sin-swapped", seen=seen, right="x·cos a + rot(x)·sin a", severity=severity))
     elif not found.identity_at_zero and not found.offset:
         findings.append(verdict("not-a-rotation", seen="position 0 turns the pairs, by no common offset", right=right))
+    if found.unsteady:
+        seen = "pairs turn, and one position more does not turn them"
+        findings.append(verdict("positions-misread", seen=seen, right=right))
     if found.offset:
         seen = f"every position is moved by {found.offset:.9g}"
         findings.append(verdict("offset", seen=seen, right="position 0 is the identity"))
@@ -137,7 +144,7 @@ def of_map(found: Recovered, expect: Rope | None) -> list[Finding]:
         seen = f"channels that do not turn are multiplied by {found.still_factor:.7g}"
         findings.append(verdict("magnitude-twice", seen=seen, right="they pass unchanged"))
     speeds = np.abs(found.pairs.inv_freq)
-    if len(speeds) > 1 and np.ptp(speeds) <= 1e-6 * speeds.max():
+    if len(speeds) > 1 and np.ptp(speeds) <= 1e-6 * speeds.max() and not found.unsteady:
         seen = f"all {len(speeds)} pairs turn by {speeds.max():.9g} radians a position (theta 1)"
         findings.append(verdict("one-speed", seen=seen, right="a speed for each pair, unless this is meant"))
     if not found.heads_alike and found.manner == "ids":
@@ -168,18 +175,16 @@ def _unturned(found: Recovered, expect: Rope | None) -> list[Finding]:
 
 def of_explanation(explanation: Explanation, expect: Rope | None, found: Recovered) -> list[Finding]:
     """Give the findings of a table that is not the declared one; without a declaration, notes on its conventions."""
-    if expect is not None:
-        return [_of_deviation(one, explanation) for one in explanation.deviations]
     pairs = found.pairs
     assert pairs is not None
-    findings = []
+    other, findings = pairs.second_inv_freq, []
+    if other is not None and (abs(pairs.inv_freq + other) <= 1e-6 * abs(other) + 1e-9).all():
+        seen = "the two channels of a pair turn opposite ways: both rows carry the same sign"
+        return [verdict("not-a-rotation", seen=seen, right="one minus in the rotation")]
+    if expect is not None:
+        return [_of_deviation(one, explanation) for one in explanation.deviations]
     if not pairs.is_rotation:
-        other = pairs.second_inv_freq
-        assert other is not None
         near = bool((pairs.second - pairs.first == 1).all())
-        if (abs(pairs.inv_freq + other) <= 1e-6 * abs(other) + 1e-9).all():
-            seen = "the two channels of a pair turn opposite ways: both rows carry the same sign"
-            return [verdict("not-a-rotation", seen=seen, right="one minus in the rotation")]
         name = "hybrid-tile" if near else "hybrid-repeat"
         severity = "warning" if near else None
         seen = "the two channels of a pair turn by different angles"
@@ -201,12 +206,20 @@ def _of_deviation(deviation: Deviation, explanation: Explanation) -> Finding:
     return verdict(name, seen=seen, right=deviation.right)
 
 
-def of_evidence(evidence: Iterable[Evidence]) -> list[Finding]:
-    """Give the findings of the position battery: faults, and notes where there is something worth saying."""
+def of_evidence(evidence: Iterable[Evidence], *, turns: bool) -> list[Finding]:
+    """Give the findings of the position battery: faults, and notes where there is something worth saying.
+
+    Args:
+        evidence: what the battery gave.
+        turns: whether the function is known to turn pairs: calls in which it does not are then a fault.
+    """
     findings = []
     for one in evidence:
         name = BATTERY.get(one.name, one.name)
-        if not one.ok:
+        if name == "identity" and turns and one.detail.get("scenes"):
+            seen = f"{one.seen} in some calls ({', '.join(one.detail['scenes'])}), though it does in others"
+            findings.append(verdict(name, seen=seen, right=one.right))
+        elif not one.ok:
             findings.append(verdict(name, seen=one.seen, right=one.right))
         elif one.detail.get("note") and name in ("table-end", "negative-ids", "length-of-rows"):
             findings.append(verdict(name, seen=one.seen, right=one.right))
