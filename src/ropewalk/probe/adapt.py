@@ -247,7 +247,7 @@ def both(out: Any, x: Any, layout: str, of: str) -> Any:
         if not gap <= room * max(1.0, float(abs(_plain(k)).max())):
             raise RopewalkError(
                 f"queries and keys that are the same vectors at the same positions are turned differently (by up to "
-                f"{gap:.3g}): right is one turn for both. Check each alone with of='q' and of='k'."
+                f"{gap:.3g}): right is one turn for both. Check each alone, of q and of k."
             )
     return q
 
