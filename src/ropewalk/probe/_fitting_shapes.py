@@ -156,7 +156,7 @@ def shapes(geometry: Geometry, measured: Measured, head_dim: int, expect: Rope) 
     slug = None
     if width in (room, head_dim, room - room % 2) and width > declared_width:
         slug = "full-for-partial"
-    elif width == declared_width // 2 or width == declared_width // 4 * 2:
+    elif width in {one // 2 * 2 for one in (declared_width // 2, declared_width**2 // head_dim)}:
         slug = "partial-twice"
     wide = Deviation(
         slug=slug,
