@@ -190,7 +190,7 @@ def test_a_room_that_does_not_exist_exits_2():
     assert done.exit_code == 2 and "M01 to M48" in done.stderr
 
 
-def test_a_hanging_function_ends_the_process(here):
+def test_a_hanging_function_ends_the_process(tmp_path):
     (here / "hanging.py").write_text(
         "import time\n\n\ndef turn(x, position_ids):\n    time.sleep(60)\n", encoding="utf-8"
     )
