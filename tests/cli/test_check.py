@@ -190,10 +190,9 @@ def test_a_room_that_does_not_exist_exits_2():
     assert done.exit_code == 2 and "M01 to M48" in done.stderr
 
 
-def test_a_hanging_function_ends_the_process(here):
-    (here / "hanging.py").write_text(
-        "import time\n\n\ndef turn(x, position_ids):\n    time.sleep(60)\n", encoding="utf-8"
-    )
-    command = [sys.executable, "-m", "ropewalk", "check", "hanging.py:turn", "--head-dim", "16", "--timeout", "1"]
+def test_a_hanging_function_ends_the_process(tmp_path):
+    file = tmp_path / "hanging.py"
+    file.write_text("import time\n\n\ndef turn(x, position_ids):\n    time.sleep(60)\n", encoding="utf-8")
+    command = [sys.executable, "-m", "ropewalk", "check", f"{file}:turn", "--head-dim", "16", "--timeout", "1"]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=50, check=False)
     assert done.returncode == 1 and "no answer within 1 s" in done.stdout
