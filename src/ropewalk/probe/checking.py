@@ -177,18 +177,28 @@ class _Check:
 
     def _two_tables(self, found: Recovered, short: Explanation, change: tuple[int, int]) -> None:
         """Say what the function becomes beyond some length, where nothing declared that it should."""
-        far = recover(self.box, beyond=change[1] - 1)
-        if far.pairs is None or far.kind != "rotation":
+        long = self._at_length(change[1])
+        if long is None:
             return
-        long = explain(far.pairs, self.box.head_dim, expect=self.expect, error=far.inv_freq_error, length=change[1])
         seen = f"to {change[0]} tokens: {short.recipe}; at {change[1]} tokens: {long.recipe}"
         if self.expect is None:
             self.findings.append(verdict("two-tables", seen=seen, right="not declared"))
             return
+        # a cache that forgot its key holds two tables that stay; a rule of length goes on changing
         fits = [one for one in (short, long) if not one.deviations]
         bases = [one for one in (short, long) if one.slug == "wrong-theta"]
         name = "stale-table" if len(fits) == len(bases) == 1 else "length-rule"
+        longer = self._at_length(4 * change[1]) if 4 * change[1] <= self.box.max_position else None
+        if longer is not None and longer.deviations and long.deviations and longer.recipe != long.recipe:
+            name, seen = "length-rule", f"{seen}; at {4 * change[1]}: {longer.recipe}"
         self.findings.append(verdict(name, seen=seen, right="one table at every length"))
+
+    def _at_length(self, length: int) -> Explanation | None:
+        found = recover(self.box, beyond=length - 1)
+        if found.pairs is None or found.kind != "rotation":
+            return None
+        error = found.inv_freq_error
+        return explain(found.pairs, self.box.head_dim, expect=self.expect, error=error, length=length)
 
     def _grade(self, found: Recovered) -> None:
         """Grade precision, unless positions do not reach the angles or end in a table's last row."""

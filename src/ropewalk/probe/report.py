@@ -122,7 +122,7 @@ class Report:
 def _plain(value: Any) -> Any:
     """Give whatever a report holds as values that JSON has."""
     if hasattr(value, "to_dict"):
-        return value.to_dict()
+        return _plain(value.to_dict())
     if hasattr(value, "__dataclass_fields__"):
         return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     if isinstance(value, dict) or hasattr(value, "items"):
