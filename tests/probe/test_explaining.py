@@ -216,6 +216,18 @@ def test_slow_pairs_below_the_resolution_are_not_taken_for_still_ones():
     assert (found.rope.rope_theta, found.rope.scaling) == (1e12, Default())
 
 
+def test_pairs_too_slow_to_be_seen_are_as_declared():
+    for scaling in (Default(), Linear(factor=4.0), Proportional(partial_rotary_factor=0.75)):
+        rope = Rope(head_dim=128, rope_theta=1e12, pairing="half", scaling=scaling)
+        full = rope.pairs()
+        seen = full.inv_freq > 4e-9
+        part = table((full.first[seen], full.second[seen]), full.inv_freq[seen])
+        found = explain(part, 128, error=np.full(len(part), 2e-9), expect=rope)
+        assert found.recipe == "as declared"
+        other = explain(part, 128, error=np.full(len(part), 2e-9), expect=rope.replace(rope_theta=1e6))
+        assert other.slug == "wrong-theta"
+
+
 def test_coarse_slow_pairs_do_not_spoil_the_fit():
     rng = np.random.default_rng(3)
     error = np.full(64, 3e-8)
@@ -535,6 +547,8 @@ def test_dynamic_deviations_are_named():
     assert seen(364794.9803, slugs=["dynamic-frozen"]).recipe.startswith("the base of a sequence of 9216 tokens")
     assert seen(250042.6554, slugs=["dynamic-frozen"]).parameters["length"] == 7000
     seen(364794.9803, slugs=["dynamic-frozen"], length=7000)
+    stuck = seen(250042.6554, slugs=["dynamic-frozen"], length=15000)
+    assert stuck.parameters["length"] == 7000 and "(250042.6" in stuck.recipe
     seen(5e4, slugs=["unscaled"], length=7000)
     seen(1e4, slugs=["wrong-theta"])
     seen(5e5, slugs=["wrong-theta"])

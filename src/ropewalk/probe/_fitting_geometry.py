@@ -166,7 +166,11 @@ def place(
     for column in (measured.freq, measured.second_freq)[: len(indices)]:
         assert column is not None
         freq, error = np.zeros(count), np.full(count, unseen)
-        freq[at], error[at] = column * direction, measured.error
+        freq[at] = column * direction
+        larger = (
+            np.abs(column) / np.maximum(np.abs(measured.freq), 1e-6 * np.abs(column).max() + 1e-300) if hybrid else 1.0
+        )
+        error[at] = measured.error * np.maximum(larger, 1.0)  # of a pair, told by its first channel
         freqs.append(freq)
         errors.append(error)
     target = Target(

@@ -2,43 +2,24 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, permutations
 from typing import NamedTuple
 
 import numpy as np
 
-from ..axes import Ladders, Sections
 from ..inspection import number_words
 from ..pairs import Pairs
 from ..rope import Rope
 from ..scaling import Default, Dynamic, Linear, Proportional, Scaling
 from ._fitting import Array, Target, digits_of, roundest, solve
-from ._fitting_geometry import HYBRID_REPEAT, Geometry, Measured, geometries
+from ._fitting_bands import partial_share
+from ._fitting_geometry import Geometry, Measured, geometries
 from ._fitting_rules import Rule, rules
-from ._fitting_scaling import partial_share, slopes
+from ._fitting_scaling import slopes
+from ._fitting_shapes import Deviation, Shape, axes_deviation, axes_words, axis_name, shapes, silent_axes
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deviation:
-    """One difference from what was declared.
-
-    Attributes:
-        slug: the name of the mistake, or None where it has none.
-        kind: ``"pairing"``, ``"direction"``, ``"width"``, ``"start"``, ``"partner"``, ``"axes"``, ``"frequencies"`` or
-            ``"magnitude"``.
-        words: what was seen.
-        right: what was declared, in words.
-        seen: the measured value, where it is one number or word.
-        declared: the right value.
-    """
-
-    slug: str | None
-    kind: str
-    words: str
-    right: str
-    seen: float | int | str | None = None
-    declared: float | int | str | None = None
+_ALL = 3  # levels of which every way is given; of dearer ones the first
 
 
 class Match(NamedTuple):
@@ -51,17 +32,6 @@ class Match(NamedTuple):
     geometry: Geometry
     rope_theta: float
     factor: float | None
-
-
-_ALL = 3  # levels of which every way is given; of dearer ones the first
-
-
-class _Shape(NamedTuple):
-    """A reading of the geometry: its deviations, the width its exponents are over, and how many pairs turn."""
-
-    deviations: tuple[Deviation, ...]
-    over: int | None
-    turning: int | None
 
 
 class _Ladder(NamedTuple):
@@ -78,7 +48,7 @@ def declared(measured: Measured, head_dim: int, expect: Rope, length: int | None
     """Give the ways to make a measured table from a declared rope, the likeliest first; empty where none is known."""
     found: list[Match] = []
     for geometry in geometries(measured, head_dim, expect):
-        for shape in _shapes(geometry, measured, head_dim, expect):
+        for shape in shapes(geometry, measured, head_dim, expect):
             found += _matches(geometry, shape, head_dim, expect, length)
             if any(match.cost == 0 for match in found):
                 return found[-1:]
@@ -93,220 +63,19 @@ def _exchanged(measured: Measured, head_dim: int, expect: Rope, length: int | No
     for order in permutations(range(count)) if count <= 4 else ():
         if order == tuple(range(count)) or int(measured.axis.max()) >= count:
             continue
-        words = ", ".join(f"{_name(expect.axes, b)} for {_name(expect.axes, a)}" for a, b in enumerate(order) if a != b)
-        swapped = _axes_deviation("axes-swapped", f"axes exchanged: {words}", _axes_words(expect.axes), words, "")
+        words = ", ".join(
+            f"{axis_name(expect.axes, b)} for {axis_name(expect.axes, a)}" for a, b in enumerate(order) if a != b
+        )
+        swapped = axes_deviation("axes-swapped", f"axes exchanged: {words}", axes_words(expect.axes), words, "")
         moved = replace(measured, axis=np.argsort(order)[measured.axis])
         for geometry in geometries(moved, head_dim, expect):
             if geometry.axes == expect.axes:
-                for shape in _shapes(geometry, moved, head_dim, expect):
+                for shape in shapes(geometry, moved, head_dim, expect):
                     for match in _matches(geometry, shape, head_dim, expect, length):
                         yield match._replace(cost=match.cost + 1.5, rope=None, deviations=(swapped, *match.deviations))
 
 
-def shape_words(geometry: Geometry, measured: Measured, head_dim: int, expect: Rope) -> tuple[Deviation, ...]:
-    """Give the deviations of a geometry alone."""
-    return next(iter(_shapes(geometry, measured, head_dim, expect))).deviations
-
-
-def _shapes(geometry: Geometry, measured: Measured, head_dim: int, expect: Rope) -> Iterator[_Shape]:
-    common: list[Deviation] = []
-    hybrid = geometry.pairing in (HYBRID_REPEAT, "hybrid_tile")
-    if geometry.pairing != expect.pairing and not geometry.width == expect.width == 2:
-        slug = geometry.pairing.replace("_", "-") if hybrid else "interleaved-for-half"
-        if expect.pairing == "hybrid_tile":
-            slug = None
-        words = {
-            "half": "pairs (i, i + R/2)",
-            "interleaved": "adjacent pairs (2i, 2i + 1)",
-            HYBRID_REPEAT: "half pairs over a table doubled in place: each channel of a pair by another angle",
-            "hybrid_tile": "adjacent pairs over a tiled table: each channel of a pair by another angle",
-        }
-        common.append(
-            Deviation(
-                slug=slug,
-                kind="pairing",
-                words=words[geometry.pairing],
-                right=words[expect.pairing],
-                seen=geometry.pairing,
-                declared=expect.pairing,
-            )
-        )
-    turns = np.abs(measured.angles) > 0
-    if turns.any() and geometry.direction != expect.direction and measured.direction is not None:
-        common.append(
-            Deviation(
-                slug="conjugate",
-                kind="direction",
-                words="the angle negated",
-                right=f"direction {expect.direction:+d}",
-                seen=geometry.direction,
-                declared=expect.direction,
-            )
-        )
-    common += _axes_deviations(geometry, measured, expect)
-    width, declared_width = geometry.width, expect.width
-    still = isinstance(expect.scaling, Proportional)
-    declared_turning = int(expect.scaling.partial_rotary_factor * declared_width // 2) if still else None  # type: ignore[union-attr]
-    turning = None if any(one.slug == "axes-swapped" for one in common) else geometry.turning
-    same_start = geometry.start == expect.rotary_start
-    if width == declared_width and (turning is None or turning == declared_turning):
-        if not same_start:
-            common.append(_start(geometry, expect))
-        yield _Shape(tuple(common), None, None if still else turning)
-        return
-    if not still and turning is not None and 2 * turning == declared_width and geometry.pairing == "half":
-        right = f"partner i + R/2 = i + {declared_width // 2}"
-        partner = Deviation(
-            slug="partner-of-full-head",
-            kind="partner",
-            words=f"width and frequencies right, partner i + {width // 2} for i + {declared_width // 2}",
-            right=right,
-            seen=width // 2,
-            declared=declared_width // 2,
-        )
-        yield _Shape((*common, partner), declared_width, turning)
-        share = partial_share(turning, width)
-        proportional = Deviation(
-            slug="proportional-for-ordinary",
-            kind="partner",
-            words=f"proportional: pairs (i, i + {width // 2}), exponents over {width}, {number_words(share)} of them",
-            right=f"pairs (i, i + {declared_width // 2}), exponents over {declared_width}",
-            seen=width,
-            declared=declared_width,
-        )
-        yield _Shape((*common, proportional), None, turning)
-        return
-    if still and turning is None and width == 2 * (declared_turning or 0) and geometry.pairing == "half":
-        ordinary = Deviation(
-            slug="proportional-for-ordinary",
-            kind="partner",
-            words=f"ordinary: pairs (i, i + {width // 2}), exponents over {width}",
-            right=f"proportional: pairs (i, i + {declared_width // 2}), exponents over {declared_width}",
-            seen=width,
-            declared=declared_width,
-        )
-        yield _Shape((*common, ordinary), None, None)
-        partner = Deviation(
-            slug="partner-of-full-head",
-            kind="partner",
-            words=f"frequencies right, partner i + {width // 2} for i + {declared_width // 2}",
-            right=f"partner i + {declared_width // 2}",
-            seen=width // 2,
-            declared=declared_width // 2,
-        )
-        yield _Shape((*common, partner), declared_width, None)
-        return
-    if width == declared_width:
-        few = Deviation(
-            slug="full-for-partial" if still and turning is None else None,
-            kind="width",
-            words=f"{turning if turning is not None else width // 2} of {width // 2} pairs turn",
-            right=f"{declared_turning if still else width // 2} pairs turn",
-            seen=turning if turning is not None else width // 2,
-            declared=declared_turning if still else width // 2,
-        )
-        yield _Shape((*common, few), None, turning)
-        return
-    room = head_dim - geometry.start
-    slug = None
-    if width in (room, head_dim, room - room % 2) and width > declared_width:
-        slug = "full-for-partial"
-    elif width in {width // 2 * 2 for width in (declared_width // 2, declared_width**2 // head_dim)}:
-        slug = "partial-twice"
-    wide = Deviation(
-        slug=slug,
-        kind="width",
-        words=f"{width} channels turn",
-        right=f"rotary_dim {declared_width}",
-        seen=width,
-        declared=declared_width,
-    )
-    moved = () if same_start or slug == "full-for-partial" else (_start(geometry, expect),)
-    if slug == "partial-twice" and geometry.start >= expect.rotary_start > 0:
-        moved = ()
-    yield _Shape((*common, wide, *moved), None, turning)
-    words = f"{width} channels turn, by the frequencies of {declared_width}"
-    yield _Shape((*common, replace(wide, words=words), *moved), declared_width, turning)
-
-
-def _start(geometry: Geometry, expect: Rope) -> Deviation:
-    return Deviation(
-        slug="leading-for-tail",
-        kind="start",
-        words=f"channels from {geometry.start} on turn",
-        right=f"channels from {expect.rotary_start} on",
-        seen=geometry.start,
-        declared=expect.rotary_start,
-    )
-
-
-def _axes_deviations(geometry: Geometry, measured: Measured, expect: Rope) -> list[Deviation]:
-    if geometry.axes == expect.axes:
-        turning = np.unique(geometry.target.seen & (np.abs(geometry.target.freq) > geometry.target.room))
-        if expect.axes.num_axes == 1 or len(turning) == 1:
-            return []
-        plan = expect.axes.plan(expect.width)
-        silent = _silent(geometry, plan.axis)
-        return [] if not silent else [_silent_axes(silent, expect)]
-    mine, theirs = geometry.axes, expect.axes
-    right = _axes_words(theirs)
-    seen = _axes_words(mine)
-    heard = np.unique(measured.axis)
-    if len(heard) == 1 and max(theirs.num_axes, mine.num_axes) > 1:
-        words = f"axis {_name(theirs, int(heard[0]))} drives every pair"
-        return [_axes_deviation(None, words, right, words, right)]
-    if isinstance(mine, Sections) and isinstance(theirs, Sections):
-        if mine.arrangement != theirs.arrangement:
-            return [_axes_deviation("mrope-chunked", f"{seen} sections", f"{right} sections", seen, right)]
-    try:
-        pattern = mine.plan(geometry.width).axis
-        expected = theirs.plan(geometry.width).axis
-    except ValueError:
-        return [_axes_deviation(None, seen, right, seen, right)]
-    mapping = {int(a): int(b) for a, b in zip(expected, pattern, strict=True)}
-    permuted = all(mapping[int(a)] == int(b) for a, b in zip(expected, pattern, strict=True))
-    if permuted and not np.array_equal(pattern, expected):
-        words = ", ".join(f"{_name(theirs, b)} for {_name(theirs, a)}" for a, b in sorted(mapping.items()) if a != b)
-        return [_axes_deviation("axes-swapped", f"axes exchanged: {words}", right, words, right)]
-    if np.array_equal(pattern, expected):
-        if isinstance(mine, Ladders) != isinstance(theirs, Ladders):
-            words = "the ladder restarts on each axis" if isinstance(mine, Ladders) else "one ladder across the axes"
-            return [_axes_deviation(None, words, right, seen, right)]
-        return []
-    return [_axes_deviation(None, seen, right, seen, right)]
-
-
-def _name(axes: object, number: int) -> str:
-    names = getattr(axes, "names", ())
-    return names[number] if number < len(names) else str(number)
-
-
-def _axes_words(axes: object) -> str:
-    if isinstance(axes, Sections):
-        return f"{axes.arrangement} {list(axes.sections)}"
-    if isinstance(axes, Ladders):
-        return f"ladders {list(axes.widths)} in {axes.arrangement}"
-    return str(getattr(axes, "kind", "single"))
-
-
-def _axes_deviation(slug: str | None, words: str, right: str, seen: str, declared_words: str) -> Deviation:
-    return Deviation(slug=slug, kind="axes", words=words, right=right, seen=seen, declared=declared_words)
-
-
-def _silent(geometry: Geometry, axis: Array) -> list[int]:
-    still = np.abs(geometry.target.freq) <= geometry.target.room
-    still = still[: len(axis)]
-    return [number for number in range(int(axis.max()) + 1) if (axis == number).any() and still[axis == number].all()]
-
-
-def _silent_axes(silent: list[int], expect: Rope) -> Deviation:
-    words = " and ".join(_name(expect.axes, number) for number in silent)
-    return _axes_deviation(
-        "axes-swapped", f"axis {words} turns nothing (zeroed)", "every axis turns its pairs", words, ""
-    )
-
-
-def _matches(geometry: Geometry, shape: _Shape, head_dim: int, expect: Rope, length: int | None) -> list[Match]:
+def _matches(geometry: Geometry, shape: Shape, head_dim: int, expect: Rope, length: int | None) -> list[Match]:
     """Give the ways to make the frequencies, all of the lowest cost at which there is one."""
     search = _Search(geometry, shape, head_dim, expect, length)
     for number, level in enumerate(search.levels):
@@ -319,10 +88,10 @@ def _matches(geometry: Geometry, shape: _Shape, head_dim: int, expect: Rope, len
 class _Search:
     """The ways to make frequencies, tried in the order of how much they presume."""
 
-    def __init__(self, geometry: Geometry, shape: _Shape, head_dim: int, expect: Rope, length: int | None) -> None:
+    def __init__(self, geometry: Geometry, shape: Shape, head_dim: int, expect: Rope, length: int | None) -> None:
         self.geometry, self.shape, self.head_dim, self.expect, self.length = geometry, shape, head_dim, expect, length
         target = geometry.target
-        silent = [] if expect.axes.num_axes == 1 else _silent(geometry, geometry.axes.plan(geometry.width).axis)
+        silent = [] if expect.axes.num_axes == 1 else silent_axes(geometry, geometry.axes.plan(geometry.width).axis)
         if silent and any(deviation.slug == "axes-swapped" for deviation in shape.deviations):
             # an axis that turns nothing tells nothing of the frequencies
             axis = geometry.axes.plan(geometry.width).axis
@@ -366,7 +135,6 @@ class _Search:
                     yield _Ladder(slug, words, right, 2 * target.index / other, np.full_like(over, other))
         without = "exponent without its 2, θ^(-i/R)"
         yield _Ladder("exponent-without-2", without, "θ^(-2i/R)", target.index / over, over)
-        yield _Ladder(None, "exponent with its 2 twice, θ^(-4i/R)", "θ^(-2i/R)", 4 * target.index / over, over)
 
     def _table(self, ladder: _Ladder, rule: Rule, theta: float, factor: float) -> Array:
         index, over = self.target.index, ladder.over
@@ -454,7 +222,7 @@ class _Search:
     def _one_mistake(self) -> Iterator[Match]:
         theta, right = self.expect.rope_theta, self.rules[0]
         for rule in self.rules[1:]:
-            yield from self._tried(1, self.ladders[0], rule, theta, rule.factor)
+            yield from self._tried(1 if rule.slug else 1.2, self.ladders[0], rule, theta, rule.factor)
         for ladder in self.ladders[1:]:
             cost = 1 if ladder.slug else 1.2
             yield from self._tried(cost, ladder, right, theta, right.factor)
@@ -529,7 +297,9 @@ class _Search:
         length = self._length_of(theta) if not rule.words else None
         if length is not None:
             right = "at most the trained length" if self.length is None else f"{self.length} tokens"
-            words = f"the base of a sequence of {number_words(length)} tokens ({number_words(float(f'{theta:.10g}'))})"
+            width = self.geometry.width
+            base = float(f"{theta * self._stretch() ** (width / (width - 2)):.10g}")
+            words = f"the base of a sequence of {number_words(length)} tokens ({number_words(base)})"
             extra = Deviation(
                 slug="dynamic-frozen",
                 kind="frequencies",
@@ -542,13 +312,20 @@ class _Search:
             extra = self._theta_deviation(theta)
         yield from self._tried(cost, ladder, rule, theta, rule.factor, extra=(extra,))
 
+    def _stretch(self) -> float:
+        """Give by how much dynamic scaling stretches, before the power, at the measured length."""
+        scaling, lmax = self.expect.scaling, self.expect.max_position_embeddings
+        if not isinstance(scaling, Dynamic) or self.length is None or lmax is None:
+            return 1.0
+        return max(1.0, scaling.factor * self.length / lmax - (scaling.factor - 1))
+
     def _length_of(self, theta: float) -> float | None:
         """Give the length at which dynamic scaling has this base, where it is a whole one."""
         scaling, lmax = self.expect.scaling, self.expect.max_position_embeddings
         width = self.geometry.width
-        if not isinstance(scaling, Dynamic) or lmax is None or width <= 2 or digits_of(theta) <= 3:
+        if not isinstance(scaling, Dynamic) or lmax is None or width <= 2 or digits_of(theta) <= 2:
             return None
-        ratio = (theta / self.expect.rope_theta) ** ((width - 2) / width)
+        ratio = self._stretch() * (theta / self.expect.rope_theta) ** ((width - 2) / width)
         length = lmax * (ratio + scaling.factor - 1) / scaling.factor
         near = round(length)
         return near if near > lmax and abs(near - length) <= 1e-4 * length else None

@@ -44,6 +44,8 @@ def rules(rope: Rope, length: int | None) -> Iterator[Rule]:
     declared = f"{scaling.rope_type} scaling"
     if not isinstance(scaling, Default):
         unscaled = isinstance(scaling, Dynamic) and (length is None or lmax is None or length <= lmax)
+        if isinstance(scaling, LongRope):
+            unscaled = set(scaling.short_factor) == {1.0}  # then the short list says it
         if not unscaled:
             yield Rule(
                 slug="unscaled",

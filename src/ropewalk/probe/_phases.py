@@ -74,7 +74,8 @@ def unwrap(
         history.append(inv_freq.copy())
     fitted = sums[0] / sums[1]
     spread = np.max(np.abs(np.array(history[-3:]) - fitted), axis=0)
-    return Ladder(fitted, np.maximum(np.maximum(spread, noise / until), 4 * noise * np.abs(fitted)), until)
+    error = np.maximum(np.maximum(spread, noise / until), max(4 * noise, shared) * np.abs(fitted))
+    return Ladder(fitted, error, until)
 
 
 def offset_of(phases: NDArray[np.float64], inv_freq: NDArray[np.float64], noise: float) -> float | None:

@@ -14,9 +14,11 @@ from ..rope import Rope
 from ..scaling import Default, Yarn
 from ..scaling._frequencies import magnitude
 from ._fitting import digits_of, roundest
+from ._fitting_bands import restated
 from ._fitting_geometry import HYBRID_REPEAT, Geometry, Measured, geometries
-from ._fitting_recipes import Deviation, Match, declared, ordered, shape_words, with_magnitude
-from ._fitting_scaling import fits, restated
+from ._fitting_recipes import Match, declared, ordered, with_magnitude
+from ._fitting_scaling import fits
+from ._fitting_shapes import Deviation, shape_words
 
 __all__ = ["Deviation", "Explanation", "explain"]
 
