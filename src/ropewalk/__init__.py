@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .models.targets import preset_names as preset_names
     from .models.targets import read as read
     from .pairs import Pairs as Pairs
+    from .probe.checking import check as check
     from .rope import Rope as Rope
     from .turning.dispatch import rotate as rotate
     from .turning.dispatch import rotate_qk as rotate_qk
@@ -44,6 +45,7 @@ _HOMES = {
     "Sections": "axes",
     "Single": "axes",
     "Strided": "axes",
+    "check": "probe.checking",
     "compare": "comparison",
     "inspect": "inspection",
     "preset_names": "models.targets",
@@ -68,6 +70,7 @@ __all__ = [
     "Single",
     "Strided",
     "__version__",
+    "check",
     "compare",
     "inspect",
     "preset_names",
