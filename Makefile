@@ -25,7 +25,7 @@ export PIP_NO_INPUT := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help run test lint format slow census sanitize bench messages clean
+.PHONY: help run test lint format slow census sanitize bench gallery messages clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -62,6 +62,9 @@ sanitize: $(STAMPS)/extra-web $(STAMPS)/group-test ## the kernel under AddressSa
 
 bench: $(TESTED) ## how fast turning is, beside a copy and beside peers
 	@$(BIN)/ropewalk bench --case all
+
+gallery: $(TORCH) $(STAMPS)/extra-web ## check the gallery of known faults and print each one's verdict
+	@$(BIN)/ropewalk check --gallery
 
 messages: $(STAMPS)/extra-web ## list the page's labels anew in the catalogs of src/ropewalk/explorer/locale
 	@$(BIN)/pybabel -q extract --mapping-file babel.cfg --keyword N_ --add-location file --width 120 \

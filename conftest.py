@@ -5,6 +5,9 @@ from importlib.util import find_spec
 NEEDS = {
     "torch": [
         "compat/*.py",
+        "probe/_models.py",
+        "probe/_transformers.py",
+        "probe/_uses.py",
         "torch.py",
         "turning/devices.py",
         "turning/op.py",

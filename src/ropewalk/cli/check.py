@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from ..probe.report import Report
     from ..probe.targets import Target, Targets
     from ..rope import Rope
 
@@ -28,11 +29,8 @@ class _HeadDim(click.ParamType):
     short_help="Say what is wrong with somebody's RoPE, from outside.",
     epilog="""\b
     Examples:
-      ropewalk check mymodel/rope.py:rotate --head-dim 128
-      ropewalk check mypackage.attention:apply_rope --head-dim auto --expect llama-3.1-8b
-      ropewalk check transformers:qwen3
-      ropewalk check rope.py:rotate --head-dim 64 --expect config.json --format github
-      ropewalk check --gallery""",
+      ropewalk check mymodel/rope.py:rotate --expect config.json
+      ropewalk check transformers:qwen3 --json""",
 )
 @click.argument("target", required=False)
 @click.option(
@@ -45,6 +43,7 @@ class _HeadDim(click.ParamType):
 @click.option("--backend", type=click.Choice(["auto", "numpy", "torch", "jax"]), help="Arrays that it takes.")
 @click.option("--heads", type=click.IntRange(1), metavar="H", default=2, help="Heads of x (2).")
 @click.option("--kv-heads", type=click.IntRange(1), metavar="N", help="Heads of the keys, where they differ.")
+@click.option("--of", type=click.Choice(["both", "q", "k"]), default="both", help="Of a function of q and k (both).")
 @click.option("--dtype", metavar="T", help="Of x: float32 (the default), float64, bfloat16, float16.")
 @click.option("--max-position", type=click.IntRange(1), metavar="N", default=1_048_576, help="The largest one tried.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", default=60.0, help="Seconds (60).")
@@ -64,7 +63,7 @@ def command(target: str | None, gallery: bool, as_json: bool, form: str, strict:
     if target is None:
         raise click.UsageError("Missing argument 'TARGET'.")
     with redirect_stdout(sys.stderr):  # what foreign code prints must not end up in the document
-        named, reports = _checked(target, asked)
+        named, reports, meant = _checked(target, asked)
     from ._output import exit_code, print_json
 
     if as_json:
@@ -72,12 +71,13 @@ def command(target: str | None, gallery: bool, as_json: bool, form: str, strict:
     elif form == "github":
         _print_annotations(named.found, reports)
     else:
-        _print_reports(named, reports)
+        _print_reports(named, reports, meant)
     findings = tuple(finding for report in reports for finding in report.findings)
     raise SystemExit(exit_code(findings, strict=strict))
 
 
-def _checked(target: str, asked: dict[str, Any]) -> "tuple[Targets, list[Any]]":
+def _checked(target: str, asked: dict[str, Any]) -> "tuple[Targets, list[Report], list[Rope | None]]":
+    """Check what TARGET names; give that, the reports, and what each was held against."""
     from ..errors import RopewalkError
     from ..probe.checking import check
     from ..probe.targets import resolve
@@ -85,18 +85,18 @@ def _checked(target: str, asked: dict[str, Any]) -> "tuple[Targets, list[Any]]":
     rope = _expected(asked.pop("expect"), asked.pop("part"), asked.pop("layer"))
     head_dim = asked.pop("head_dim")
     click.echo(f"ropewalk: check runs code that is not its own: {target}", err=True)
-    named = resolve(target, layout=asked.pop("layout"), kv_heads=asked["kv_heads"])
+    named = resolve(target, layout=asked.pop("layout"), kv_heads=asked["kv_heads"], of=asked.pop("of"))
     click.echo(f"ropewalk: {named.runs}", err=True)
     if not named.found:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in named.left)
         raise RopewalkError(f"nothing of {target} can be asked from outside ({reasons}).")
     given = {name: value for name, value in asked.items() if value is not None}
+    meant = [rope or one.expect for one in named.found]
     reports = []
-    for one in named.found:
-        meant = rope or one.expect
-        options = {**one.options, **given, "head_dim": _head_dim(head_dim, one, meant)}
-        reports.append(check(one.fn, expect=meant, **options))
-    return named, reports
+    for one, expect in zip(named.found, meant, strict=True):
+        options = {**one.options, **given, "head_dim": _head_dim(head_dim, one, expect)}
+        reports.append(check(one.fn, expect=expect, **options))
+    return named, reports, meant
 
 
 def _head_dim(asked: int | str | None, one: "Target", meant: "Rope | None") -> int:
@@ -132,7 +132,7 @@ def _expected(model: str | None, part: str | None, layer: int | None) -> "Rope |
     return ropes.pop()
 
 
-def _document(target: str, named: "Targets", reports: list[Any]) -> dict[str, Any]:
+def _document(target: str, named: "Targets", reports: "list[Report]") -> dict[str, Any]:
     checks = [
         {"name": one.name, "note": one.note, **report.to_dict()}
         for one, report in zip(named.found, reports, strict=True)
@@ -146,13 +146,13 @@ def _document(target: str, named: "Targets", reports: list[Any]) -> dict[str, An
     }
 
 
-def _print_reports(named: "Targets", reports: list[Any]) -> None:
+def _print_reports(named: "Targets", reports: "list[Report]", meant: "list[Rope | None]") -> None:
     from ._output import console, print_words
     from ._reports import print_report
 
     out = console()
-    for one, report in zip(named.found, reports, strict=True):
-        print_report(out, one.name, one.note, report)
+    for one, report, expect in zip(named.found, reports, meant, strict=True):
+        print_report(out, one.name, one.note, report, expect)
         out.print()
     for name, reason in named.left:
         print_words(out, f"not asked: {name}: {reason}", hang=2, style="dim")
@@ -161,7 +161,7 @@ def _print_reports(named: "Targets", reports: list[Any]) -> None:
         print_words(out, f"{good} of {len(reports)} without an error.", style="bold")
 
 
-def _print_annotations(found: "tuple[Target, ...]", reports: list[Any]) -> None:
+def _print_annotations(found: "tuple[Target, ...]", reports: "list[Report]") -> None:
     """Print each finding as a workflow command of GitHub Actions."""
     from ._output import clean
 

@@ -147,7 +147,7 @@ def _of_hidden_states(owner: Any) -> Callable[..., Any]:
 
 def _makes_positions(module: nn.Module) -> bool:
     """Say whether a module is given no positions; one that gives the first S rows of a table is found by calling it."""
-    return not any("pos" in name or "id" in name for name in inspect.signature(module.forward).parameters)
+    return not any("pos" in name or name.endswith("ids") for name in inspect.signature(module.forward).parameters)
 
 
 def _ropes(config: Any, label: str | None, root: Model | None) -> tuple[list[tuple[str, Rope]], bool]:

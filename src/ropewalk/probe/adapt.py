@@ -4,7 +4,7 @@ Nothing here repairs anything: a fault of the wrapped function is a fault of the
 keys is given x as its queries and the first heads of x as its keys, and must turn both alike.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from .._checks import choice, whole
 from ..errors import RopewalkError
+from ._layouts import copied, laid, packed, plain, rows_of, unlaid
 from ._slots import Slots, slots_of
 
 Turn = Callable[[Any, Any], Any]
@@ -79,7 +80,7 @@ def tables(
     """
 
     def given(position_ids: Any) -> dict[str, Any]:
-        rows: Any = source(position_ids) if callable(source) else [_rows(one, position_ids) for one in source]
+        rows: Any = source(position_ids) if callable(source) else [rows_of(one, position_ids) for one in source]
         cos, sin = rows
         return {"cos": cos, "sin": sin, "cos_k": cos, "sin_k": sin}
 
@@ -108,7 +109,7 @@ def complex_form(
     """
 
     def given(position_ids: Any) -> dict[str, Any]:
-        return {"complex": source(position_ids) if callable(source) else _rows(source, position_ids)}
+        return {"complex": source(position_ids) if callable(source) else rows_of(source, position_ids)}
 
     return Adapted(slots_of(apply, ("x", "complex")), given, layout, kv_heads, of)
 
@@ -217,13 +218,13 @@ class Adapted:
         """Turn x [B, S, H, D]."""
         values = self.given(position_ids)
         if self.layout == "thd":
-            values = {role: _packed(value, x.shape) for role, value in values.items()}
-        values["x"] = _laid(x, self.layout)
+            values = {role: packed(value, x.shape) for role, value in values.items()}
+        values["x"] = laid(x, self.layout)
         if self.slots.has("k"):
             keys = x if self.kv_heads is None else x[:, :, : self.kv_heads]
-            values["k"] = _laid(_copy(keys), self.layout)
+            values["k"] = laid(copied(keys), self.layout)
         if self.slots.has("v"):
-            values["v"] = _copy(values.get("k", values["x"]))
+            values["v"] = copied(values.get("k", values["x"]))
         return both(self.slots.call(values), x, self.layout, self.of if self.slots.has("k") else "q")
 
 
@@ -234,72 +235,19 @@ def both(out: Any, x: Any, layout: str, of: str) -> Any:
         RopewalkError: where keys and queries, which were the same vectors, were not turned alike.
     """
     if of == "q":
-        return _unlaid(out[0] if isinstance(out, tuple | list) else out, x, layout)
+        return unlaid(out[0] if isinstance(out, tuple | list) else out, x, layout)
     if not isinstance(out, tuple | list) or len(out) < 2:
         raise RopewalkError(f"a function of q and k must return (q', k'), got {type(out).__name__}.")
-    q, k = (_unlaid(one, x, layout) for one in out[:2])
+    q, k = (unlaid(one, x, layout) for one in out[:2])
     if of == "k":
         return k
     if getattr(k, "ndim", 0) == 4 and k.shape[:2] == q.shape[:2] and k.shape[3:] == q.shape[3:]:
         same = q[:, :, : k.shape[2]]
-        gap = float(abs(_plain(same) - _plain(k)).max()) if k.shape[2] else 0.0
+        gap = float(abs(plain(same) - plain(k)).max()) if k.shape[2] else 0.0
         room = 1e-2 if "16" in str(k.dtype) else 1e-5
-        if not gap <= room * max(1.0, float(abs(_plain(k)).max())):
+        if not gap <= room * max(1.0, float(abs(plain(k)).max())):
             raise RopewalkError(
                 f"queries and keys that are the same vectors at the same positions are turned differently (by up to "
-                f"{gap:.3g}): right is one turn for both. Check each alone with of='q' and of='k'."
+                f"{gap:.3g}): right is one turn for both. Check each alone, of q and of k."
             )
     return q
-
-
-def _plain(array: Any) -> np.ndarray:
-    if hasattr(array, "detach"):
-        array = array.detach().cpu().double().numpy()
-    return np.asarray(array, dtype=np.float64)
-
-
-def _laid(x: Any, layout: str) -> Any:
-    if layout == "bhsd":
-        return x.swapaxes(1, 2)
-    return x.reshape(-1, *x.shape[2:]) if layout == "thd" else x
-
-
-def _unlaid(x: Any, like: Any, layout: str) -> Any:
-    if layout == "bhsd" and getattr(x, "ndim", 0) == 4:
-        return x.swapaxes(1, 2)
-    if layout == "thd" and getattr(x, "ndim", 0) == 3 and x.shape[0] == like.shape[0] * like.shape[1]:
-        return x.reshape(*like.shape[:2], *x.shape[1:])
-    return x
-
-
-def _packed(given: Any, shape: Sequence[int]) -> Any:
-    """Lay what goes with [B, S] out along the tokens; what has no batch goes with every row."""
-    batch, length = shape[0], shape[1]
-    if given.ndim >= 2 and given.shape[0] in (1, batch) and given.shape[1] == length:
-        rows = given if given.shape[0] == batch else _again(given, batch)
-        return rows.reshape(batch * length, *given.shape[2:])
-    if given.ndim == 3 and given.shape[2] == length:  # positions [A, B, S]
-        rows = given if given.shape[1] == batch else given.swapaxes(0, 1)[[0] * batch].swapaxes(0, 1)
-        return rows.reshape(given.shape[0], batch * length)
-    return _again(given[None], batch).reshape(batch * length, *given.shape[1:])
-
-
-def _again(given: Any, batch: int) -> Any:
-    return given[[0] * batch]
-
-
-def _copy(x: Any) -> Any:
-    return x.clone() if hasattr(x, "clone") else x.copy() if isinstance(x, np.ndarray) else x
-
-
-def _rows(table: Any, position_ids: Any) -> Any:
-    """Give the rows of these positions; the table goes to the device and kind of array the positions have."""
-    if hasattr(position_ids, "detach") and not hasattr(table, "detach"):
-        import torch as library
-
-        table = library.as_tensor(np.asarray(table))
-    elif hasattr(position_ids, "detach"):
-        table = table.to(position_ids.device)
-    elif isinstance(position_ids, np.ndarray):
-        table = np.asarray(table)
-    return table[position_ids]

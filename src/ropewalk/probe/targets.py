@@ -57,16 +57,18 @@ class Targets:
     runs: str = ""
 
 
-def resolve(target: str, *, layout: str = "bshd", kv_heads: int | None = None) -> Targets:
+def resolve(target: str, *, layout: str = "bshd", kv_heads: int | None = None, of: str = "both") -> Targets:
     """Give what a TARGET names; code of the user's own is imported and run, nothing is downloaded.
 
     Args:
         target: "package.module:attribute"; "file.py:attribute", imported from that path; "file.onnx", run by
             onnxruntime; "transformers:MODEL_TYPE" or "transformers:DIRECTORY", whose configuration is built without
             weights. An attribute may be fn(x, position_ids), a function of (q, k, positions), an nn.Module, or a
-            class or function without required arguments that gives one of them.
+            class or function without required arguments that gives one of them. Where it has an attribute `rope`
+            that is a Rope, that is what it is expected to be.
         layout: of what the function takes; transformers' own are asked as they are.
         kv_heads: heads of the keys, for functions of queries and keys.
+        of: which of the two is looked at: "q", "k" or "both".
 
     Raises:
         RopewalkError: where there is no such thing, or it cannot be imported or adapted.
@@ -76,7 +78,7 @@ def resolve(target: str, *, layout: str = "bshd", kv_heads: int | None = None) -
     if target.lower().endswith(".onnx"):
         if not Path(target).is_file():
             raise RopewalkError(f"there is no file {target}. {_HELP}")
-        fn = adapt.onnx(target, layout=layout, kv_heads=kv_heads)
+        fn = adapt.onnx(target, layout=layout, kv_heads=kv_heads, of=of)
         found = Target(name=target, fn=fn, options={"backend": "numpy"})
         return Targets(found=(found,), runs=f"onnxruntime runs the graph in {target}")
     home, colon, attribute = target.rpartition(":")
@@ -84,9 +86,12 @@ def resolve(target: str, *, layout: str = "bshd", kv_heads: int | None = None) -
         raise RopewalkError(f"{shown(target)} is no target. {_HELP}")
     module, runs = _imported(home)
     value = _attribute(module, attribute, home)
-    fn = _function(value, target, layout, kv_heads)
+    fn = _function(value, target, {"layout": layout, "kv_heads": kv_heads, "of": of})
     options = {"layout": "bshd" if isinstance(fn, adapt.Adapted) else layout}
-    return Targets(found=(Target(name=target, fn=fn, options=options, place=_place(value)),), runs=runs)
+    told = getattr(fn.module if isinstance(fn, adapt.Adapted) and fn.module is not None else fn, "rope", None)
+    expect = told if isinstance(told, Rope) else None
+    found = Target(name=target, fn=fn, expect=expect, options=options, place=_place(value))
+    return Targets(found=(found,), runs=runs)
 
 
 def _imported(home: str) -> tuple[Any, str]:
@@ -136,27 +141,27 @@ def _attribute(module: Any, attribute: str, home: str) -> Any:
     return value
 
 
-def _function(value: Any, target: str, layout: str, kv_heads: int | None) -> Callable[[Any, Any], Any]:
+def _function(value: Any, target: str, options: dict[str, Any]) -> Callable[[Any, Any], Any]:
     """Give fn(x, position_ids) from what a user wrote."""
     if not callable(value):
         raise RopewalkError(f"{target} is {shown(value)}, which cannot be called as fn(x, position_ids).")
     made = _made(value, target)
     if hasattr(made, "forward") and hasattr(made, "named_buffers"):
-        return adapt.module(made, layout=layout, kv_heads=kv_heads)
+        return adapt.module(made, **options)
     parameters = _parameters(made)
     single = [one for one in parameters or () if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     required = [one for one in single if one.default is one.empty and one.kind is not one.KEYWORD_ONLY]
     if parameters is None or (len(required) == 2 and not {"k", "key", "xk"} & {one.name for one in required}):
-        return _in_order(made, required, layout)
-    return adapt.calling(made, layout=layout, kv_heads=kv_heads)
+        return _in_order(made, required, options)
+    return adapt.calling(made, **options)
 
 
-def _in_order(made: Any, required: list[Any], layout: str) -> Callable[[Any, Any], Any]:
+def _in_order(made: Any, required: list[Any], options: dict[str, Any]) -> Callable[[Any, Any], Any]:
     """Give a function of two, x first unless its names say that the positions are."""
     from ._slots import slots_of
 
     if required and slots_of(made, ("x", "ids")).roles[0][1] == "ids":
-        return adapt.calling(made, layout=layout)
+        return adapt.calling(made, **options)
     return made
 
 
