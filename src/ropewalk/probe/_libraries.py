@@ -22,7 +22,8 @@ class NumpyLibrary:
 
     def give(self, values: NDArray[Any], dtype: str | None, device: Any) -> Any:
         """Give a fresh array of that dtype; None keeps the values' own."""
-        return np.array(values) if dtype is None else np.array(values).astype(_numpy_dtype(dtype))
+        copy = np.array(values, order="C")
+        return copy if dtype is None else copy.astype(_numpy_dtype(dtype))
 
     def takes(self, value: Any) -> bool:
         """Whether value is an array of this library."""
@@ -41,8 +42,9 @@ class NumpyLibrary:
         return "cpu"
 
     def run(self, fn: Callable[[Any, Any], Any], x: Any, ids: Any) -> Any:
-        """Call fn."""
-        return fn(x, ids)
+        """Call fn; what overflows is seen in the answer."""
+        with np.errstate(all="ignore"):
+            return fn(x, ids)
 
 
 class TorchLibrary(NumpyLibrary):
@@ -54,7 +56,7 @@ class TorchLibrary(NumpyLibrary):
         """Give a fresh tensor of that dtype on that device; None keeps the values' own dtype."""
         import torch
 
-        tensor = torch.from_numpy(np.array(values))
+        tensor = torch.from_numpy(np.array(values, order="C"))
         return tensor.to(device=device or "cpu", dtype=getattr(torch, dtype) if dtype else None)
 
     def takes(self, value: Any) -> bool:
