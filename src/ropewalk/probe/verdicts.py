@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ..findings import CHECK_KINDS, SEVERITIES, Finding
 from ..rope import Rope
 from ._causes import CAUSES
@@ -134,6 +136,10 @@ def of_map(found: Recovered, expect: Rope | None) -> list[Finding]:
     if abs(found.still_factor - 1) > 1e-3 + 16 * found.noise:
         seen = f"channels that do not turn are multiplied by {found.still_factor:.7g}"
         findings.append(verdict("magnitude-twice", seen=seen, right="they pass unchanged"))
+    speeds = np.abs(found.pairs.inv_freq)
+    if len(speeds) > 1 and np.ptp(speeds) <= 1e-6 * speeds.max():
+        seen = f"all {len(speeds)} pairs turn by {speeds.max():.9g} radians a position (theta 1)"
+        findings.append(verdict("one-speed", seen=seen, right="a speed for each pair, unless this is meant"))
     if not found.heads_alike and found.manner == "ids":
         findings.append(_of_heads(found))
     return findings
@@ -250,6 +256,7 @@ def settled(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """
     names = {one.name for one in findings if one.severity == "error"}
     dropped = {follower for name in names for follower in FOLLOWS.get(name, ())}
+    dropped |= {"negative-ids"} if names or any(one.name == "no-rope" for one in findings) else set()
     kept: dict[str, Finding] = {}
     for one in findings:
         if one.name not in dropped and one.name not in kept:
