@@ -1,7 +1,9 @@
 """check(): from a function to verdicts. The gallery has the known faults; here are the interface and the rest."""
 
 import json
+import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -239,3 +241,24 @@ def test_ropewalks_own_module_has_nothing_to_say_about():
     rotary = Rotary(ROPE)
     report = check(lambda q, ids: rotary(q, q, ids)[0], head_dim=16, backend="torch", expect=ROPE)
     assert report.findings == ()
+
+
+def test_the_example_of_the_guide_prints_what_it_says(monkeypatch, capsys):
+    monkeypatch.setattr(ropewalk, "check", check, raising=False)
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "check.md").read_text(encoding="utf-8")
+    code, printed = re.search(r"```python\n(.+?)```\n\n```\n(.+?)```", guide, re.DOTALL).groups()
+    exec(code, {})
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize("largest", [7, 100])
+def test_no_position_beyond_the_largest_is_asked(largest):
+    asked = []
+
+    def fn(x, ids):
+        asked.append(int(np.max(ids)))
+        return good(x, ids)
+
+    report = check(fn, head_dim=16, expect=ROPE, max_position=largest)
+    assert report.ok
+    assert max(asked) <= largest

@@ -27,7 +27,7 @@ def far_positions(limit: int) -> list[int]:
 
 def far(caller: Caller, tables: Sequence[Table], offset: float) -> list[Evidence]:
     """Ask for ever larger positions and say what happens at the end of the table, if there is one."""
-    positions = far_positions(caller.box.max_position)
+    positions = far_positions(caller.box.max_position + 1)
     before = caller.box.seconds
     scene = _ask(caller, [p for p in positions if p <= 140_000])
     if scene.out is not None and positions[-1] > 140_000 and caller.box.seconds - before < SLOW:
@@ -100,7 +100,7 @@ def _judged(caller: Caller, scene: Scene, tables: Sequence[Table], offset: float
     if wrapped is not None:
         return Evidence(
             name=NAME, ok=False, seen=f"position {wrapped} is turned as 0: positions wrap round", right=RIGHT,
-            detail={"how": "wrapped", "rows": wrapped},
+            detail={"how": "wrapped", "rows": wrapped, "last_row": wrapped - 1},
         )  # fmt: skip
     return Evidence(name=NAME, ok=True, seen=f"positions to {int(ids[-1])} differ", right=RIGHT,
                     detail={"largest": int(ids[-1])})  # fmt: skip

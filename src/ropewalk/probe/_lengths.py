@@ -41,7 +41,7 @@ def switch_of(rope: Rope) -> int:
 def switching(caller: Caller, rope: Rope, offset: float = 0.0) -> list[Evidence]:
     """Ask for a short sequence, one at the switch, one just above, a long one, and the short one again."""
     at = switch_of(rope)
-    short, long = min(SHORT, at), min(int(2.28 * at) + 3, caller.box.max_position)
+    short, long = min(SHORT, at), min(int(2.28 * at) + 3, caller.box.max_position + 1)
     lengths = _Lengths(caller, rope, offset, at)
     if long <= at + 1:  # the switch lies beyond the positions that may be asked for
         return []

@@ -23,7 +23,7 @@ def octaves(caller: Caller, declared: Table | None, offset: float) -> list[Evide
     lengths, outs, x = [], [], None
     for power in range(3, 17):
         longest = 3 * 2**power // 2
-        if longest >= caller.box.max_position:
+        if longest > caller.box.max_position:
             break
         tokens = np.array([*SMALL, longest])
         scene = ask(caller, "octave", np.array(np.broadcast_to(tokens, (caller.axes, caller.batch, 4))), uniform=True)

@@ -51,7 +51,7 @@ def _wrong(ids: Floats, heads: int, offset: float, earlier: Sequence[NDArray]) -
     yield "window-constant", "all tokens of a call by its first id", each[:, :, :1] + zero
     yield "window-constant", "all tokens of a call by its last id", each[:, :, -1:] + zero
     yield "row-0-only", "the first row alone", np.where(np.arange(batch)[:, None, None] > 0, 0.0, each)
-    yield "per-row-ids", "every row by the ids of row 0", each[:, :1] + zero
+    yield "ids-ignored", "every row by the ids of row 0", each[:, :1] + zero
     yield "first-head-only", "the first head alone", np.where(np.arange(heads) > 0, 0.0, each)
     yield "head-axis", "each head by its place, 0, 1, 2 …", head + zero
     yield "head-axis", "each head by its place, counted on from the first id", each[:, :, :1] + np.arange(heads)
@@ -65,6 +65,8 @@ def _wrong(ids: Floats, heads: int, offset: float, earlier: Sequence[NDArray]) -
         if tokens > 1:
             yield "per-row-ids", "the first ids of the rows, row after row", _first_ids_along_tokens(each) + zero
     yield "double-rotation", "each token twice by its id", 2 * each
+    yield "positions", "each token one position ahead", each + 1
+    yield "positions", "each token one position behind", each - 1
     yield "non-monotone", "the ids sorted", np.sort(each, axis=2)
     yield "non-monotone", "the largest id so far", np.maximum.accumulate(each, axis=2)
     yield "negative-ids", "a negative id by its size", np.abs(each)

@@ -31,8 +31,9 @@ MISREADINGS = {
     "per-row-ids": "every row turns by its own ids",
     "non-monotone": "ids in any order, repeated ones too, turn each their own token",
     "double-rotation": "every vector turns once",
+    "positions": "every token turns by its id, not by the one before or after",
 }
-HIDES_THE_REST = ("identity", "ids-ignored", "stale-table", "window-constant", "head-axis")
+HIDES_THE_REST = ("identity", "ids-ignored", "stale-table", "window-constant", "head-axis", "per-row-ids")
 
 
 def run(
@@ -68,7 +69,7 @@ def run(
     rope = expect if expect is not None and expect.head_dim == box.head_dim else None
     caller = Caller(box, output_order)
     tables = _tables(pairs, rope)
-    room = box.max_position
+    room = box.max_position + 1
     if rope is not None and rope.length_dependent:
         room = min(room, switch_of(rope))
     scenes = play(caller, max(2, room))

@@ -92,7 +92,7 @@ def grade(
     Args:
         box: the function.
         pairs: the table recovered from it; of one length, where it depends on the length.
-        max_position: positions stay below it: the rows of a table, the switch of a length-dependent rope.
+        max_position: the largest position: a table's last row, the last before a length-dependent rope switches.
         intended: the table it means to have, where that is known (its explanation, what was declared). Rounded
             frequencies are part of the recovered table; without this they show only by lying on a 16-bit grid.
         output_order: output channel j holds what channel output_order[j] would; None is the same order.
@@ -136,7 +136,7 @@ def conditions(
     Args:
         box: the function.
         pairs: as for grade; so are the others.
-        max_position: positions stay below it.
+        max_position: the largest position that is tried.
         intended: as for grade.
         output_order: as for grade.
         offset: as for grade.
@@ -164,7 +164,7 @@ def _measure(caller: Caller, pairs: Pairs, max_position: int, offset: float) -> 
     failed: dict[int, str] = {}
     own = [max_position] if max_position < POSITIONS[-1] and max_position not in POSITIONS else []
     for last in [*(position for position in POSITIONS if position <= max_position), *own]:
-        tokens = _tokens(min(last, max(1, max_position - 1)))
+        tokens = _tokens(last)
         ids = np.array(np.broadcast_to(tokens, (caller.axes, caller.batch, len(tokens))))
         before = caller.box.seconds
         try:

@@ -166,7 +166,8 @@ def _nonlinearity(box: Box) -> tuple[float, str | None]:
 def _near_positions(manner: Manner, box: Box) -> NDArray[np.int64]:
     if manner.kind == "heads":
         return np.arange(box.heads)
-    return np.arange(8) if manner.kind == "arange" else np.array([0, 1, 2, 3, 5, 8, 13])
+    near = np.arange(8) if manner.kind == "arange" else np.array([0, 1, 2, 3, 5, 8, 13])
+    return near[near <= max(box.max_position, 1)]
 
 
 def _climb(asker: Asker, structure: Structure, near: NDArray[np.int64], beyond: int) -> _Climb:

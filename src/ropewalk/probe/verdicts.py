@@ -252,12 +252,12 @@ def of_residual(found: Recovered) -> list[Finding]:
 
 def of_conditions(conditions: dict[str, Precision], usual: Precision) -> list[Finding]:
     """Give the findings of a torch function that is right as built and ruined by what is done to it."""
-    findings = []
+    ruined: dict[str, list[str]] = {}
     for name, one in conditions.items():
         if one.grade == "fatal" and usual.grade != "fatal":
-            kind = "autocast" if "autocast" in name else "state-cast"
-            findings.append(verdict(kind, seen=f"{name}: {one.words}", right="the same angles as without it"))
-    return findings
+            ruined.setdefault("autocast" if "autocast" in name else "state-cast", []).append(f"{name}: {one.words}")
+    right = "the same angles as without it"
+    return [verdict(kind, seen="; ".join(words), right=right) for kind, words in ruined.items()]
 
 
 def settled(findings: Sequence[Finding]) -> tuple[Finding, ...]:
