@@ -307,8 +307,7 @@ class Box:
         self._note_dtypes(library, given, out)
         numbers = library.read(out)
         if not np.array_equal(library.read(given), before, equal_nan=True):
-            given_back = out is given
-            self.facts["in-place" if given_back else "mutated"] = "x is overwritten" + " and given back" * given_back
+            self.facts["mutated"] = "x is overwritten" + (" and given back" if out is given else "")
         if not np.array_equal(library.read(positions), places):
             self.facts["mutated"] = "position_ids are overwritten"
         if not np.isfinite(numbers).all():
