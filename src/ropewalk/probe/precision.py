@@ -1,7 +1,7 @@
 """How precise a RoPE's angles are, in radians by position, and which rounding makes them what they are."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -343,10 +343,3 @@ def _ladder(inv_freq: Floats) -> Floats:
     close = np.abs(fit / inv_freq[moving] - 1) < 0.02
     smooth[moving] = np.where(close.all(), fit, inv_freq[moving] * (1 + 2.0**-9))
     return smooth
-
-
-def worse(a: Precision, b: Precision) -> Precision:
-    """Give the worse of two grades; the first where they are alike."""
-    order = ("exact", "mild", "notable", "fatal")
-    rank = [order.index(one.grade) if one.grade in order else -1 for one in (a, b)]
-    return b if rank[1] > rank[0] else replace(a)
