@@ -161,3 +161,18 @@ def test_f701_a_device_without_float64_stays_near_the_truth(kind, monkeypatch):
         expected = truth(wide(x), given.numpy(), description)
         assert found.dtype == torch.float32
         assert_allclose(wide(found), expected, rtol=0, atol=5e-6)
+
+
+def test_positions_left_out_are_refused_and_not_counted_in_silence():
+    x = torch.ones(1, 3, 2, 8)
+    with pytest.raises(RopewalkError, match="position_ids must be given"):
+        rotate(x, None, rope(8))
+    with pytest.raises(RopewalkError, match="position_ids must be given"):
+        rotate_qk(x, x, None, rope(8))
+
+
+def test_a_key_left_out_is_one_clear_error():
+    from ropewalk.torch import Rotary
+
+    with pytest.raises(RopewalkError, match="k must be a torch tensor"):
+        Rotary(rope(8))(torch.ones(1, 3, 2, 8), None)

@@ -37,6 +37,7 @@ def rotate(
     layout: str = "bshd",
 ) -> Tensor:
     """Turn one tensor; see ropewalk.rotate."""
+    _check_given(position_ids)
     return turn_all((("x", x, out),), position_ids, rope, length, layout, inverse)[0]
 
 
@@ -52,6 +53,7 @@ def rotate_qk(
     layout: str = "bshd",
 ) -> tuple[Tensor, Tensor]:
     """Turn queries and keys; see ropewalk.rotate_qk."""
+    _check_given(position_ids)
     q_out, k_out = check_out_pair(out)
     turned = turn_all((("q", q, q_out), ("k", k, k_out)), position_ids, rope, length, layout, inverse)
     return turned[0], turned[1]
@@ -128,7 +130,7 @@ class Quick:
         self, q: Tensor, k: Tensor, position_ids: Any, length: Any, in_place: bool
     ) -> tuple[Tensor, Tensor] | None:
         """Turn plain tensors of the CPU past the dispatcher; None where the long way has to look closer."""
-        if kernel.module is None:
+        if kernel.module is None or q is None or k is None:
             return None
         pairs, ready = self.pairs, self.ready
         if pairs is None:
@@ -198,6 +200,11 @@ def _direct(*tensors: Tensor) -> bool:
         if x.is_meta:
             return False
     return True
+
+
+def _check_given(position_ids: object) -> None:
+    if position_ids is None:
+        raise RopewalkError("position_ids must be given, got None. Only Rotary counts 0, 1, 2 … by itself.")
 
 
 def _check_tensor(name: str, x: object, first: Tensor) -> None:
