@@ -176,7 +176,7 @@ def test_other_call_shapes_are_found(quiet, kind):
 
 def test_a_module_that_cannot_be_given_positions_is_left_with_the_reason(quiet):
     named = resolve("transformers:musicflamingo")
-    left = {name: reason for name, reason in named.left}
+    left = dict(named.left)
     assert left["pos_emb (MusicFlamingoRotaryEmbedding)"] == "it makes its positions itself, from the size of its input"
 
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ..errors import RopewalkError
