@@ -233,9 +233,13 @@ def of_precision(precision: Precision) -> list[Finding]:
     right = "angles as float64 has them; float32 angles pass where contexts are short"
     if precision.grade in ("exact", "unusable"):
         return []
-    if precision.cause in CHECK_KINDS:
-        assert precision.cause is not None
-        return [verdict(precision.cause, seen=precision.words, right=right)]
+    cause = precision.cause
+    if cause == "bf16-angles":  # of what goes into the product, what is rounded first is the mistake
+        rounded = str(precision.detail.get("rounded", ""))
+        cause = next((f"bf16-{one}" for one in ("positions", "frequencies") if one in rounded), cause)
+    if cause in CHECK_KINDS:
+        assert cause is not None
+        return [verdict(cause, seen=precision.words, right=right)]
     if precision.cause == "float32-angles":
         return [verdict("precision-notable", seen=precision.words, right=right)] if precision.grade != "mild" else []
     if precision.grade == "fatal":
