@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-
 EPS = 2.0**-24  # the unit roundoff of float32
 
 

@@ -233,12 +233,8 @@ def of_precision(precision: Precision) -> list[Finding]:
     right = "angles as float64 has them; float32 angles pass where contexts are short"
     if precision.grade in ("exact", "unusable"):
         return []
-    cause = precision.cause
-    if cause == "bf16-angles":  # of what goes into the product, what is rounded first is the mistake
-        rounded = str(precision.detail.get("rounded", ""))
-        cause = next((f"bf16-{one}" for one in ("positions", "frequencies") if one in rounded), cause)
+    cause = _named(precision)
     if cause in CHECK_KINDS:
-        assert cause is not None
         return [verdict(cause, seen=precision.words, right=right)]
     if precision.cause == "float32-angles":
         return [verdict("precision-notable", seen=precision.words, right=right)] if precision.grade != "mild" else []
@@ -260,10 +256,27 @@ def of_conditions(conditions: dict[str, Precision], usual: Precision) -> list[Fi
     """Give the findings of a torch function that is right as built and ruined by what is done to it."""
     ruined: dict[str, list[str]] = {}
     for name, one in conditions.items():
-        if one.grade == "fatal" and usual.grade != "fatal":
-            ruined.setdefault("autocast" if "autocast" in name else "state-cast", []).append(f"{name}: {one.words}")
+        if one.grade != "fatal" or usual.grade == "fatal":
+            continue
+        kind = "autocast" if "autocast" in name else "state-cast"
+        if name.endswith(" input"):  # no state: the angles are computed in the dtype of x
+            cause = _named(one)
+            kind = cause if cause in CHECK_KINDS else "precision"
+        ruined.setdefault(kind, []).append(f"{name}: {one.words}")
     right = "the same angles as without it"
-    return [verdict(kind, seen="; ".join(words), right=right) for kind, words in ruined.items()]
+    return [
+        verdict(kind, seen="; ".join(words), right=right, severity=None if kind == "autocast" else "note")
+        for kind, words in ruined.items()
+    ]
+
+
+def _named(precision: Precision) -> str:
+    """Give the cause by the name of its mistake: of what goes into a product, what is rounded first."""
+    cause = precision.cause or ""
+    if cause != "bf16-angles":
+        return cause
+    rounded = str(precision.detail.get("rounded", ""))
+    return next((f"bf16-{one}" for one in ("positions", "frequencies") if one in rounded), cause)
 
 
 def settled(findings: Sequence[Finding]) -> tuple[Finding, ...]:
