@@ -12,7 +12,8 @@ from ..rope import Rope
 from ..scaling import Proportional
 from ._fitting import Array
 from ._fitting_bands import partial_share
-from ._fitting_geometry import HYBRID_REPEAT, Geometry, Measured
+from ._fitting_geometry import HYBRID_REPEAT, Geometry
+from ._fitting_measured import Measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
