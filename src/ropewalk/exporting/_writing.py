@@ -11,6 +11,8 @@ from ..scaling import LongRope, Ntk, Proportional, Yarn, scaling_to_dict
 from ._subject import Group, Subject
 
 Config = dict[str, Any]
+# classes whose head_dim is a property, so that a configuration cannot set it
+DERIVED = frozenset(("falcon",))
 
 
 class UnwritableError(Exception):
@@ -53,7 +55,7 @@ def _part_of(subject: Subject, spelling: int) -> Config:
         raise UnwritableError("one configuration has one max_position_embeddings", "max_position_embeddings")
     if lengths:
         config[_key(arch, "max_position_embeddings")] = lengths.pop()
-    _put_widths(config, arch, groups)
+    _put_widths(config, subject)
     _put_indexer(config, subject)
     labels = [group.label for group in groups]
     if len(set(labels)) < len(labels):
@@ -82,16 +84,20 @@ def _put_kinds(config: Config, subject: Subject) -> None:
         config["no_rope_layers"] = [int(layer.rope is not None) for layer in subject.layers]
 
 
-def _put_widths(config: Config, arch: Architecture, groups: tuple[Group, ...]) -> None:
-    for group in groups:
+def _put_widths(config: Config, subject: Subject) -> None:
+    arch = subject.arch
+    for group in subject.groups:
         facts = arch.labels.get(group.label or "", Label())
         name = (facts.head_dim_keys or arch.head_dim_keys or ("head_dim",))[0]
-        if config.setdefault(name, group.rope.head_dim) != group.rope.head_dim:
+        if subject.model_type in DERIVED:
+            if arch.defaults["hidden_size"] != arch.defaults["num_attention_heads"] * group.rope.head_dim:
+                raise UnwritableError(f"{arch.config_class} has no head_dim but that of its sizes", "head_dim")
+        elif config.setdefault(name, group.rope.head_dim) != group.rope.head_dim:
             raise UnwritableError(f"a configuration of {arch.config_class} has one {name}", "head_dim")
         if arch.pairing_key is not None:
             config[arch.pairing_key] = group.rope.pairing == "interleaved"
-        if arch.rotary_dim_keys and group.rope.width != arch.rotary_dim:
-            config[arch.rotary_dim_keys[0]] = group.rope.width
+        if arch.rotary_dim_keys or arch.rotary_dim:
+            config[(*arch.rotary_dim_keys, "rotary_dim")[0]] = group.rope.width
         original = getattr(group.rope.scaling, "original_max_position_embeddings", None)
         if "original_max_position_embeddings" in arch.defaults and original is not None:
             config["original_max_position_embeddings"] = original
@@ -117,7 +123,7 @@ def _block(subject: Subject, group: Group) -> Config:
     if isinstance(scaling, Ntk):
         if scaling.method == "base":
             raise UnwritableError("no rope_type multiplies the base alone", "scaling")
-        data = {"rope_type": "dynamic", "alpha": scaling.factor}
+        data = {"rope_type": "dynamic", "factor": 1.0, "alpha": scaling.factor}  # transformers asks for a factor too
         if scaling.method == "vllm":
             data = {"rope_type": "ntk", "factor": scaling.factor}
     if isinstance(scaling, LongRope):
@@ -127,12 +133,10 @@ def _block(subject: Subject, group: Group) -> Config:
     if isinstance(scaling, Proportional) and scaling.factor == 1:
         del data["factor"]
     block: Config = {"rope_type": data.pop("rope_type"), "rope_theta": rope.rope_theta, **data}
-    if not isinstance(scaling, Proportional) and not arch.ignore_partial and not arch.rotary_dim_keys:
-        fraction = _fraction(rope)
+    if not isinstance(scaling, Proportional) and not arch.ignore_partial and not arch.rotary_dim:
         facts = arch.labels.get(group.label or "", Label())
-        own = facts.partial_rotary_factor or arch.partial_rotary_factor
-        if fraction != (own or 1.0):
-            block["partial_rotary_factor"] = fraction
+        if rope.width != rope.head_dim or facts.partial_rotary_factor or arch.partial_rotary_factor:
+            block["partial_rotary_factor"] = _fraction(rope)
     _put_sections(block, rope, arch)
     scale = next((layer.query_scale for layer in subject.layers if layer.query_scale is not None), None)
     if scale is not None and (arch.query_scale or {}).get("form") == "beta":
@@ -167,6 +171,8 @@ def _put_old(
     config: Config, arch: Architecture, groups: tuple[Group, ...], blocks: Mapping[str | None, Config]
 ) -> None:
     """Spell the parameters as transformers 4 did: bases at the top, one block rope_scaling."""
+    if arch.ignore_partial and arch.config_class == "Mistral4Config":
+        raise UnwritableError("an old block drops the rotated part, which Mistral4Config puts into the new one alone", "rotary_dim")
     for group in groups:
         block, facts = dict(blocks[group.label]), arch.labels.get(group.label or "", Label())
         if block["rope_type"] == "proportional":
@@ -176,9 +182,9 @@ def _put_old(
         theta = block.pop("rope_theta")
         config[next(iter((*facts.theta_keys, *arch.theta_keys, "rope_theta")))] = theta
         if "partial_rotary_factor" in block:
-            if len(groups) > 1:
+            fraction = block.pop("partial_rotary_factor")
+            if config.setdefault("partial_rotary_factor", fraction) != fraction:
                 raise UnwritableError("the old spelling has one partial_rotary_factor", "rotary_dim")
-            config["partial_rotary_factor"] = block.pop("partial_rotary_factor")
         if block == {"rope_type": "default"}:
             continue
         if not facts.scaled or config.setdefault("rope_scaling", block) is not block:
