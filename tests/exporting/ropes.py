@@ -38,9 +38,7 @@ SHAPES = {
     "tiled": Rope(pairing="hybrid_tile", **BASE),
     "chunked": Rope(pairing="half", axes=Sections(sections=(16, 24, 24)), **BASE),
     "dealt": Rope(pairing="half", axes=Sections(sections=(24, 20, 20), arrangement="interleaved"), **BASE),
-    "alternating": Rope(
-        pairing="interleaved", axes=Sections(sections=(20, 22, 22), arrangement="alternating"), **BASE
-    ),
+    "alternating": Rope(pairing="interleaved", axes=Sections(sections=(20, 22, 22), arrangement="alternating"), **BASE),
     "ladders": Rope(pairing="half", axes=Ladders(widths=(64, 64)), **BASE),
     "open-length": Rope(pairing="half", head_dim=96, rope_theta=71738.123),
 }

@@ -113,7 +113,9 @@ def _check(subject: Subject, file: File) -> None:
         if isinstance(scaling, Dynamic) and rope.width != rope.head_dim:
             raise Refused("mlx", "dynamic scaling was verified for whole heads alone", ("scaling",))
     if file.every is not None and subject.part:
-        chosen = [layer.kind == "full_attention" if name == "gemma3_text" else not layer.ropes for layer in subject.layers]
+        chosen = [
+            layer.kind == "full_attention" if name == "gemma3_text" else not layer.ropes for layer in subject.layers
+        ]
         if chosen != [(number + 1) % file.every == 0 for number in range(len(chosen))]:
             raise Refused("mlx", f"mlx-lm's {name} has every {file.every}th layer differ", ("layer_types",))
 

@@ -172,7 +172,9 @@ def _put_old(
 ) -> None:
     """Spell the parameters as transformers 4 did: bases at the top, one block rope_scaling."""
     if arch.ignore_partial and arch.config_class == "Mistral4Config":
-        raise UnwritableError("an old block drops the rotated part, which Mistral4Config puts into the new one alone", "rotary_dim")
+        raise UnwritableError(
+            "an old block drops the rotated part, which Mistral4Config puts into the new one alone", "rotary_dim"
+        )
     for group in groups:
         block, facts = dict(blocks[group.label]), arch.labels.get(group.label or "", Label())
         if block["rope_type"] == "proportional":
