@@ -30,7 +30,7 @@ def command(target: str, engine: str, part: str | None, layer: int | None, out: 
     """Write the RoPE of TARGET as settings that ENGINE runs with.
 
     They are read back by the engine's own rule before they are shown. What the engine cannot say is refused, with what
-    would be lost: exit code 1. stdout holds the settings alone; stderr says the version that they were verified against.
+    would be lost: exit code 1. stdout holds the settings alone, stderr the version that they were verified against.
     """
     from ..errors import RopewalkError
     from ..exporting import Refused, settings

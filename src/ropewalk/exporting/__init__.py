@@ -37,8 +37,8 @@ def settings(target: object, engine: str, *, part: str | None = None, layer: int
         Refused: where the engine cannot say the rope; nothing else is written instead.
         RopewalkError: where nothing can be read, or there is no RoPE.
 
-    >>> settings("llama-2-7b", "llama.cpp").text
-    '--rope-scaling none --rope-freq-base 10000\\n'
+    >>> settings("llama-2-7b", "llama.cpp").text.split()
+    ['--rope-scaling', 'none', '--rope-freq-base', '10000']
     """
     choice("engine", engine, ENGINES)
     return _WRITERS[engine](subject_of(target, part, layer))

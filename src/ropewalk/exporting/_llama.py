@@ -36,9 +36,7 @@ def flags(subject: Subject) -> Settings:
             f"Take one with a layer: {places}.",
         )
     if subject.kind == "sliding_attention":
-        raise Refused(
-            "llama.cpp", "no flag reaches sliding-attention layers, whose base is the file's", ("rope_theta",)
-        )
+        raise Refused("llama.cpp", "no flag reaches sliding layers: their base is that of the file", ("rope_theta",))
     _check_architecture(subject, rope, "llama.cpp")
     if subject.model_type is None:
         _check_plain(rope, "llama.cpp", "no flag", partial=False)
@@ -264,9 +262,7 @@ def _yarn(arch: str, scaling: Yarn) -> dict[str, Any]:
     betas = (scaling.beta_fast, scaling.beta_slow)
     if betas != (32.0, 1.0):
         if arch not in SWITCHED_BETAS:
-            raise Refused(
-                "gguf", f"an architecture {arch} takes betas of 32 and 1 from no key", ("beta_fast", "beta_slow")
-            )
+            raise Refused("gguf", f"an architecture {arch} has betas of 32 and 1", ("beta_fast", "beta_slow"))
         put |= {"scaling.yarn_beta_fast": betas[0], "scaling.yarn_beta_slow": betas[1]}
     if scaling.scale_softmax and arch != "deepseek2":
         raise Refused("gguf", f"the softmax scale of {arch} is not known here", ("mscale_all_dim",))
