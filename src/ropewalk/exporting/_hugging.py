@@ -4,6 +4,7 @@ import json
 import shlex
 from typing import Any
 
+from ..axes import Sections
 from ..scaling import Dynamic, Linear, LongRope, Ntk
 from ._carriers import PARTIAL, carried
 from ._proving import engine_named, prove
@@ -39,6 +40,12 @@ def vllm(subject: Subject) -> Settings:
     """Give vLLM's flag --hf-overrides, which replaces the block of rope parameters of the model that is served."""
     if subject.model_type == "chatglm":
         raise Refused("vllm", "its ChatGLM class reads rope_ratio and no rope_parameters", ("rope_parameters",))
+    rope = subject.single
+    if subject.model_type is None and rope is not None:
+        if rope.direction < 0:
+            raise Refused("vllm", "no key turns backwards: the model's class does", ("direction",))
+        if isinstance(rope.axes, Sections) and rope.axes.arrangement == "alternating":
+            raise Refused("vllm", "no key alternates axes: the model's class does", ("axes",))
     chosen, config, notes = written(subject, 5, "vllm", "vLLM")
     inner = config.get(chosen.home, config)
     kept: Config = {"rope_parameters": inner["rope_parameters"]}
@@ -68,10 +75,11 @@ def written(subject: Subject, spelling: int, name: str, engine: str) -> tuple[Su
         Refused: where there is none.
     """
     first: Refused | None = None
-    for candidate in _candidates(subject, name):
+    for candidate in candidates(subject, name):
         try:
             config = config_of(candidate, spelling=spelling)
-            return candidate, config, prove(candidate, config, engine_named(engine), name)
+            alike = engine == "transformers"
+            return candidate, config, prove(candidate, config, engine_named(engine), name, read_alike=alike)
         except UnwritableError as error:
             first = first or Refused(name, error.reason, error.lost)
         except Refused as error:
@@ -80,7 +88,15 @@ def written(subject: Subject, spelling: int, name: str, engine: str) -> tuple[Su
     raise first
 
 
-def _candidates(subject: Subject, name: str) -> list[Subject]:
+def candidates(subject: Subject, name: str) -> list[Subject]:
+    """Give the subject under its own architecture, or under every one that could carry its rope.
+
+    Raises:
+        Refused: where there is none.
+    """
+    for rope in subject.ropes if name != "vllm" else ():
+        if isinstance(rope.scaling, Ntk) and rope.scaling.method == "vllm":
+            raise Refused(name, "it has no rope_type for vLLM's own form of ntk", ("scaling",))
     own = [subject] if subject.model_type is not None and subject.arch.source.startswith("transformers") else []
     if own:
         return own

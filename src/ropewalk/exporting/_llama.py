@@ -184,7 +184,11 @@ def gguf(subject: Subject) -> Settings:
     document: dict[str, Any] = {"metadata": data, "tensors": tensors}
     _prove(main, lambda length: of_metadata(document, length), "gguf")
     notes = [f"keys and names of the package gguf 0.19.0; read as {VERSION} reads them: source read"]
-    if (main.pairing == "half") == (arch in NEIGHBOURS):
+    if main.pairing == "interleaved" and arch not in NEIGHBOURS:
+        raise Refused("gguf", f"a file of architecture {arch} turns halves", ("pairing",))
+    if subject.model_type is None:
+        notes.append(f"architecture {arch} stands for any that pairs channels like it and loads the same tensors")
+    elif main.pairing == "half" and arch in NEIGHBOURS:
         notes.append(f"a file of architecture {arch} turns neighbours: its converter permutes the weights")
     return Settings(engine="gguf", version="gguf 0.19.0", text=as_json(document), notes=tuple(notes))
 

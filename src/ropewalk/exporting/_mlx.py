@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ..axes import Sections
 from ..scaling import Default, Dynamic, Linear, LongRope, Ntk, Yarn
-from ._hugging import _candidates, as_json
+from ._hugging import as_json, candidates
 from ._proving import engine_named, prove
 from ._settings import Settings
 from ._subject import Refused, Subject
@@ -74,7 +74,7 @@ def mlx(subject: Subject) -> Settings:
     if any(isinstance(rope.axes, Sections) for rope in subject.ropes):
         raise Refused("mlx", "mlx-lm turns text alone: it has one position a token", ("axes",))
     first: Refused | None = None
-    for candidate in _candidates(subject, "mlx"):
+    for candidate in candidates(subject, "mlx"):
         try:
             return _settings(candidate)
         except UnwritableError as error:

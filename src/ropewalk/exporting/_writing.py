@@ -178,7 +178,7 @@ def _put_old(
     for group in groups:
         block, facts = dict(blocks[group.label]), arch.labels.get(group.label or "", Label())
         if block["rope_type"] == "proportional":
-            raise UnwritableError("transformers 4 has no rope_type 'proportional'", "scaling")
+            raise UnwritableError("the old spelling has no rope_type 'proportional'", "scaling")
         if group.label is not None and not facts.theta_keys:
             raise UnwritableError(f"no key of the old spelling holds the base of {group.label}", "rope_theta")
         theta = block.pop("rope_theta")
