@@ -16,7 +16,7 @@ from ..scaling import Default, Dynamic, Linear, Llama3, LongRope, Ntk, Proportio
 from ..scaling._frequencies import ladder, magnitude
 from ._ggml import Parameters
 from ._hugging import as_json
-from ._llama_names import ARCHITECTURES, FACTORS, FREQS, NEIGHBOURS, SLIDING, SWITCHED_BETAS, WHOLE_HEADS
+from ._llama_names import ARCHITECTURES, FACTORS, FREQS, NEIGHBOURS, PERMUTED, SLIDING, SWITCHED_BETAS, WHOLE_HEADS
 from ._settings import Settings
 from ._subject import Refused, Subject
 
@@ -186,6 +186,8 @@ def gguf(subject: Subject) -> Settings:
     notes = [f"keys and names of the package gguf 0.19.0; read as {VERSION} reads them: source read"]
     if main.pairing == "interleaved" and arch not in NEIGHBOURS:
         raise Refused("gguf", f"a file of architecture {arch} turns halves", ("pairing",))
+    if main.pairing == "half" and arch in NEIGHBOURS - (PERMUTED if subject.model_type is not None else frozenset()):
+        raise Refused("gguf", f"a file of architecture {arch} turns neighbours", ("pairing",))
     if subject.model_type is None:
         notes.append(f"architecture {arch} stands for any that pairs channels like it and loads the same tensors")
     elif main.pairing == "half" and arch in NEIGHBOURS:

@@ -52,7 +52,6 @@ FILES: Mapping[str, File] = {
     "mistral4": File(spelling=5),
     "mixtral": File(scaled=False),
     "nanochat": File(scaled=False),
-    "olmo": File(scaled=False),
     "olmo2": File(),
     "olmoe": File(),
     "phi": File(scaled=False, partial="partial_rotary_factor"),

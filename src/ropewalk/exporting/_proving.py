@@ -128,7 +128,9 @@ def same_pairs(one: Pairs, other: Pairs, rtol: float = 1e-12) -> bool:
     same = all(
         np.array_equal(getattr(one, name), getattr(other, name)) for name in ("first", "second", "axis")
     ) and np.allclose(one.inv_freq, other.inv_freq, rtol=rtol, atol=0)
-    if one.second_inv_freq is not None or other.second_inv_freq is not None:
+    if one.second_inv_freq is None or other.second_inv_freq is None:
+        same = same and one.second_inv_freq is other.second_inv_freq
+    else:
         same = same and np.array_equal(one.second_inv_freq, other.second_inv_freq)
     factors = ("cos_sin_factor", "softmax_factor")
     return same and all(np.isclose(getattr(one, name), getattr(other, name), rtol=rtol, atol=0) for name in factors)
