@@ -166,6 +166,8 @@ def gguf(subject: Subject) -> Settings:
     if any(set(layer.ropes) - {"attention"} for layer in subject.layers):
         raise Refused("gguf", "no key holds the rope of an indexer: the architecture does", ("indexer",))
     by_label = {group.label: group.rope for group in subject.groups}
+    if len(by_label) < len(subject.groups):
+        raise Refused("gguf", "it has one rope for full attention and one for sliding attention", ("ropes",))
     main = by_label.pop("full_attention", None) or (by_label.pop(None, None) if None in by_label else None)
     if main is None and len(by_label) == 1:
         main = by_label.popitem()[1]

@@ -91,7 +91,8 @@ def _settings(subject: Subject) -> Settings:
     config = config_of(subject, spelling=file.spelling)
     _respell(config.get(subject.home, config), subject, file)
     notes = prove(subject, config, engine_named("mlx-lm"), "mlx")
-    said = f"verified against mlx-lm {VERSION} (mlx_lm/models/{subject.model_type}.py, rope_utils.py): its own code was run"
+    file_name = f"mlx_lm/models/{subject.model_type}.py"
+    said = f"verified against mlx-lm {VERSION} ({file_name}, rope_utils.py): its own code was run"
     carrier = () if subject.part else (f"model_type {subject.model_type} stands for any file that pairs like it",)
     return Settings(engine="mlx", version=VERSION, text=as_json(config), notes=(said, *carrier, *notes))
 

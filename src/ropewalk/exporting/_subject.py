@@ -152,10 +152,15 @@ def subject_of(target: object, part: str | None = None, layer: int | None = None
 
 
 def _architecture_of(model: Model, part: str, main: str) -> tuple[str | None, str]:
-    """Give the architecture of a part and the key that it stands under, (None, "") where that is not known."""
+    """Give the architecture of a part and the key that it stands under, (None, "") where that is not known.
+
+    Engines' rules are those of language models: a tower's rope goes out as a rope by itself.
+    """
     facts = architecture(model.model_type)
+    if part != main:
+        return None, ""
     for key, kind in facts.parts.items():
         if PART_NAMES.get(key, key.removesuffix("_config")) == part:
             return kind, key
-    known = part == main and facts.known and not facts.positions
+    known = facts.known and not facts.positions
     return (model.model_type, "") if known else (None, "")
