@@ -36,6 +36,7 @@ def check_decoder(
     longest: int = 64,
     window_sizes: Iterable[int] = range(2, 9),
     right_padding: bool = False,
+    hooks_need_positions: bool = False,
     switch: int | None = None,
     dtype: str | None = None,
     room: float | None = None,
@@ -65,6 +66,8 @@ def check_decoder(
         longest: tokens of the longest.
         window_sizes: of the windows.
         right_padding: rows padded on the right are asked too; a decoder need not take them.
+        hooks_need_positions: after merge and evict the caller always gives position_ids (as with the caches of
+            transformers, which count their rows).
         switch: tokens beyond which the rope changes its table (dynamic NTK, LongRoPE), where it does.
         dtype: what the decoder computes in: "float64", "float32", "tf32", "float16", "bfloat16"; None: told from its
             weights or outputs.
@@ -97,7 +100,14 @@ def check_decoder(
     if switch is not None and whole("switch", switch, at_least=1) < length:
         raise RopewalkError(f"switch must be at least length={length}, got {switch}: most is asked below the switch.")
     caller = Caller(step, prefill, merge=merge, evict=evict, backend=backend, device=device, timeout=timeout)
-    asker = Asker(caller=caller, room=room or 0.0, vocab=vocab, pad=pad_token, length=length)
+    asker = Asker(
+        caller=caller,
+        room=room or 0.0,
+        vocab=vocab,
+        pad=pad_token,
+        length=length,
+        hooks_need_positions=hooks_need_positions and caller.both_take("ids"),
+    )
     findings: list[Finding] = []
     try:
         if _settled(asker, findings, dtype):
@@ -199,7 +209,7 @@ def _of_evidence(evidence: Iterable[Evidence]) -> list[Finding]:
     for name, hits in found.items():
         hits.sort(key=lambda one: (one.detail.get("severity") == "warning", not one.detail["as_if"]))
         first, more = hits[0], len(hits) - 1
-        seen = first.seen + (f" ({more} more question{'s' * (more > 1)} show it)" if more else "")
+        seen = first.seen + (f" ({more} more question{'s show' if more > 1 else ' shows'} it)" if more else "")
         findings.append(
             verdict(name, seen=seen, right=first.right, where=first.detail["question"],
                     severity=first.detail.get("severity"))  # fmt: skip

@@ -34,6 +34,7 @@ class Gap:
     tokens: int
     of: int
     got: NDArray = field(repr=False)
+    searched: bool = False
     words: str = ""
     ids: tuple[int, ...] = ()
 
@@ -41,7 +42,9 @@ class Gap:
         """Say it in words."""
         share = "every token" if self.tokens == self.of else f"{self.tokens} of {self.of} tokens"
         told = f"{self.row}outputs part at token {self.token}, {share} from there, by up to {self.size:.3g}"
-        return f"{told}; as if {self.words}" if self.words else f"{told}; no one shift of positions explains it"
+        if self.words:
+            return f"{told}; as if {self.words}"
+        return f"{told}; no one shift of positions explains it" if self.searched else told
 
 
 @dataclass(kw_only=True)
@@ -54,6 +57,7 @@ class Asker:
         vocab: tokens are below it.
         pad: the token that pads.
         length: tokens of a sequence.
+        hooks_need_positions: after a hook positions are always given.
     """
 
     caller: Caller
@@ -61,9 +65,11 @@ class Asker:
     vocab: int
     pad: int
     length: int
+    hooks_need_positions: bool = False
     asked: list[Evidence] = field(default_factory=list)
     left: list[tuple[str, str]] = field(default_factory=list)
     seeds: int = 0
+    largest: float = 0.0
     broken: set[bool] = field(default_factory=set)
     rows_broken: set[bool] = field(default_factory=set)
 
@@ -79,21 +85,29 @@ class Asker:
         return np.resize(chosen, self.length if length is None else length).astype(np.int64)
 
     def ask(
-        self, name: str, question: str, road: Callable[[int], Iterator[Gap]], *, severity: str | None = None
+        self,
+        name: str,
+        question: str,
+        road: Callable[[int], Iterator[Gap]],
+        *,
+        severity: str | None = None,
+        once: bool = False,
     ) -> bool:
-        """Ask on one road, and where it differs once more with other tokens; keep the evidence, give whether it is fine."""
+        """Ask on one road, and where it differs again with other tokens; keep the evidence, give whether it is fine."""
+        self.largest = 0.0
         gap = next(road(self.seeds), None)
-        if gap is not None:  # a single token may fall on the other side of a router's or an argmax's edge
+        largest = self.largest
+        if gap is not None and not once:  # a single token may fall on the other side of a router's or an argmax's edge
             again = next(road(self.seeds + 7), None)
             gap = None if again is None else gap if gap.words or not again.words else again
-        detail: dict[str, Any] = {"question": question, "room": self.room}
+        detail: dict[str, Any] = {"question": question, "gap": largest}
         if severity is not None:
             detail["severity"] = severity
         seen = "as it should"
         if gap is not None:
             detail |= {"token": gap.token, "gap": gap.size, "as_if": gap.words, "ids": list(gap.ids)}
             seen = gap.seen()
-            if not gap.words and name != "cached-keys-keep-table":
+            if not gap.words and gap.searched:
                 name, seen = self._told_twice(name, seen, road)
         self.seeds += 1
         self.asked.append(Evidence(name=name, ok=gap is None, seen=seen, right=RIGHT[name], detail=detail))
@@ -139,6 +153,7 @@ class Asker:
         at = whole or (lambda ids: self.caller.whole(tokens, ids))
         right = (self.caller.whole(tokens, ids) if right is None else right)[from_token:]
         apart = gaps(got, right)
+        self.largest = max(self.largest, float(apart.max()))
         wrong = np.flatnonzero(apart > self.room)
         if not wrong.size:
             return None
@@ -155,6 +170,7 @@ class Asker:
             tokens=int(wrong.size),
             of=len(apart) - first,
             got=got,
+            searched=candidates is not None and "ids" in self.caller.prefill_takes.names,
             words=words,
             ids=tuple(int(one) for one in seen),
         )
@@ -328,7 +344,7 @@ def merged(asker: Asker) -> None:
         return
     lengths = (asker.length - 5, asker.length - 9)
     for with_ids in asker.modes():
-        if with_ids in asker.rows_broken:
+        if with_ids in asker.rows_broken or (asker.hooks_need_positions and not with_ids):
             continue
 
         def road(seed: int, with_ids: bool = with_ids) -> Iterator[Gap]:
