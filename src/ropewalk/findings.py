@@ -159,6 +159,13 @@ CHECK_KINDS: dict[str, tuple[str, str]] = {
     "precision-notable": ("RW290", "note"),
     "state-cast": ("RW291", "note"),
     "two-tables": ("RW292", "note"),
+    "stepwise-differs": ("RW293", "error"),
+    "padding-shifts-positions": ("RW294", "error"),
+    "rows-share-positions": ("RW295", "error"),
+    "merged-cache-differs": ("RW296", "error"),
+    "eviction-breaks-distances": ("RW297", "error"),
+    "state-leaks": ("RW298", "error"),
+    "cached-keys-keep-table": ("RW299", "warning"),
 }
 
 

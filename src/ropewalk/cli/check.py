@@ -50,8 +50,11 @@ class _HeadDim(click.ParamType):
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--format", "form", type=click.Choice(["text", "github"]), default="text", help="github: annotations.")
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
+@click.option("--decode", is_flag=True, help="Check a decoder with its cache: transformers:…, or an object's step.")
 @click.option("--gallery", is_flag=True, help="Check the gallery of known faults (all, or those TARGET begins).")
-def command(target: str | None, gallery: bool, as_json: bool, form: str, strict: bool, **asked: Any) -> None:
+def command(
+    target: str | None, gallery: bool, decode: bool, as_json: bool, form: str, strict: bool, **asked: Any
+) -> None:
     """Say what is wrong with the RoPE of TARGET, told from outside.
 
     TARGET is package.module:attribute, file.py:attribute, file.onnx, or transformers:MODEL_TYPE or
@@ -62,6 +65,10 @@ def command(target: str | None, gallery: bool, as_json: bool, form: str, strict:
         _gallery(target, as_json)
     if target is None:
         raise click.UsageError("Missing argument 'TARGET'.")
+    if decode:
+        from ._decode import decode_command
+
+        raise SystemExit(decode_command(target, as_json=as_json, form=form, strict=strict, asked=asked))
     with redirect_stdout(sys.stderr):  # what foreign code prints must not end up in the document
         named, reports, meant = _checked(target, asked)
     from ._output import exit_code, print_json
