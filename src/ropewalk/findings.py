@@ -71,10 +71,13 @@ KINDS: dict[str, tuple[str, str]] = {
     "rope-absent": ("RW307", "error"),
     "part-missing": ("RW308", "error"),
     "layer-rule": ("RW309", "error"),
+    "measured-otherwise": ("RW310", "error"),
     "layer-plan": ("RW320", "warning"),
+    "measured-roughly": ("RW321", "warning"),
     "length-differs": ("RW350", "note"),
     "description-differs": ("RW351", "note"),
     "layer-count": ("RW352", "note"),
+    "measured": ("RW353", "note"),
 }
 
 # RW2xx come from `ropewalk check`: what a function does. The first 48 are the faults of the gallery, in its order.

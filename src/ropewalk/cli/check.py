@@ -12,10 +12,17 @@ if TYPE_CHECKING:
     from ..rope import Rope
 
 
-class _HeadDim(click.ParamType):
+LAYOUTS = ("bshd", "bhsd", "thd")
+BACKENDS = ("auto", "numpy", "torch", "jax")
+
+
+class HeadDim(click.ParamType):
+    """A number of channels, or auto."""
+
     name = "D|auto"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Give the number, or "auto"."""
         if value == "auto":
             return value
         try:
@@ -34,13 +41,13 @@ class _HeadDim(click.ParamType):
 )
 @click.argument("target", required=False)
 @click.option(
-    "--head-dim", type=_HeadDim(), help="Channels of a head; auto, as without it: those of --expect or the target."
+    "--head-dim", type=HeadDim(), help="Channels of a head; auto, as without it: those of --expect or the target."
 )
 @click.option("--expect", metavar="MODEL", help="What it should be: a config.json, its directory, or a preset.")
 @click.option("--part", metavar="P", help="The part of --expect, where it has several ropes.")
 @click.option("--layer", type=click.IntRange(0), metavar="N", help="The layer of --expect, counted from 0.")
-@click.option("--layout", type=click.Choice(["bshd", "bhsd", "thd"]), default="bshd", help="Of what it takes (bshd).")
-@click.option("--backend", type=click.Choice(["auto", "numpy", "torch", "jax"]), help="Arrays that it takes.")
+@click.option("--layout", type=click.Choice(LAYOUTS), default="bshd", help="Of what it takes (bshd).")
+@click.option("--backend", type=click.Choice(BACKENDS), help="Arrays that it takes.")
 @click.option("--heads", type=click.IntRange(1), metavar="H", default=2, help="Heads of x (2).")
 @click.option("--kv-heads", type=click.IntRange(1), metavar="N", help="Heads of the keys, where they differ.")
 @click.option("--of", type=click.Choice(["both", "q", "k"]), default="both", help="Of a function of q and k (both).")
