@@ -79,9 +79,9 @@ def draw_plan(plan: "Plan", path: Path) -> None:
     below.set_ylabel(r"slowed by (divisor of $\theta_i$)")
     below.set_xlabel("pair")
     top = max(below.get_ylim())
-    step = 2.0 if top < 300 else 4.0
-    below.set_yticks(sorted({plan.factor, *(step**k for k in range(64) if step**k <= top)}))
-    below.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    step = math.sqrt(2) if top < 6 else 2.0 if top < 300 else 4.0
+    below.set_yticks([step**k for k in range(64) if step**k <= top])
+    below.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
     below.yaxis.set_minor_locator(import_module("matplotlib.ticker").NullLocator())
     figure.suptitle(f"{plan.target}, {plan.place}: {plan.trained:,} to {plan.to:,} tokens", fontsize=10)
     _save(figure, path)

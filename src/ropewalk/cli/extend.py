@@ -237,6 +237,10 @@ def _print_bases(out: "Console", bases: "Bases") -> None:
     from ..inspection import number_words
     from ._output import print_fields, print_table, print_words
 
+    if not bases.rules:
+        print_words(out, "Bases: no rule counts with the still pairs of proportional RoPE.")
+        out.print()
+        return
     asked = f"a base of {number_words(bases.theta)}"
     wished = "" if bases.to is None else f"a context of {bases.to} tokens, and "
     print_words(out, f"Bases, for {wished}{asked} (trained: {bases.trained} tokens)", style="bold")

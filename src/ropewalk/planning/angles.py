@@ -11,6 +11,7 @@ from ..scaling import Dynamic, LongRope
 from .plan import Leaving, ShortPrompts
 
 CLOSE = 1e-9
+NOISE = 1e-12  # relative; quotients of speeds that are whole numbers in exact arithmetic
 TURN = 2 * math.pi
 
 
@@ -63,7 +64,7 @@ def leaving(rope: Rope, plain: NDArray[np.float64], trained: int, to: int) -> Le
     slow = np.flatnonzero((plain > 0) & (trained * plain < TURN * (1 - CLOSE)))
     if not slow.size:
         return None
-    seen = trained * plain[slow] * (1 - 1e-12)
+    seen = trained * plain[slow]
     if isinstance(rope.scaling, Dynamic):
         return _leaving_dynamic(rope, slow, seen, trained, to)
     switch = to
@@ -75,8 +76,9 @@ def leaving(rope: Rope, plain: NDArray[np.float64], trained: int, to: int) -> Le
             continue
         with np.errstate(divide="ignore", over="ignore"):
             first = np.maximum(seen / speed, start)
-        if first.min() <= stop - 1:
-            return Leaving(math.ceil(first.min()), int(slow[first.argmin()]))
+        position = math.ceil(first.min() * (1 - NOISE)) if first.min() < stop * (1 - NOISE) else stop
+        if position < stop:
+            return Leaving(position, int(slow[first.argmin()]))
     return None
 
 
@@ -86,7 +88,7 @@ def _leaving_dynamic(
     """Search by halves: seen/θ'(m + 1) - m is concave in m and above 0 at the trained length, so it falls once."""
 
     def outside(position: int) -> NDArray[np.bool_]:
-        return position * speeds(rope, position + 1)[slow] >= seen
+        return position * speeds(rope, position + 1)[slow] >= seen * (1 - NOISE)
 
     low, high = trained, to - 1
     if outside(low).any():

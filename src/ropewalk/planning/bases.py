@@ -11,6 +11,7 @@ from .._checks import MAX_POSITION, real
 from ..errors import RopewalkError
 from ..inspection import number_words
 from ..rope import Rope
+from ..scaling import Proportional
 
 SCHEMA = "ropewalk.bases/1"
 LONGEST = 2**20  # tokens; the longest context of the paper's own table
@@ -52,7 +53,7 @@ class Bases:
         trained: L0, tokens.
         to: the wished context, tokens, or None.
         theta: the base whose context is told.
-        rules: "turns", "critical", "similarity".
+        rules: "turns", "critical", "similarity"; none for proportional RoPE, whose still pairs no rule counts with.
     """
 
     trained: int
@@ -91,6 +92,8 @@ def base_rules(
     [('turns', 40890), ('critical', 56628)]
     """
     asked = rope.rope_theta if theta is None else real("theta", theta, above=1)
+    if isinstance(rope.scaling, Proportional):  # part of its pairs keep still, which no rule counts with
+        return Bases(trained=trained, to=to, theta=asked, rules=())
     rules = (_turns(rope, trained, to, asked), _critical(rope, trained, to, asked))
     return Bases(
         trained=trained, to=to, theta=asked, rules=(*rules, _similarity(rope, to, asked, whole_head=whole_head))

@@ -53,7 +53,7 @@ EVIDENCE = {
 REASONS = {
     "dynamic": "It leaves every prompt within the trained length exactly as it is, and beyond it slows pairs only as "
     "far as the text needs. Where the engine does not follow the length (the table says which), take yarn.",
-    "yarn": "It keeps the fast pairs, and none of its slow pairs leaves the angles of the training.",
+    "yarn": "It keeps the fast pairs and squeezes the slow ones into the angles of the training.",
     "ntk": "A larger base is read by every engine and leaves the fastest pairs nearly as they are.",
     "linear": "No other method can be described for this rope.",
     "untouched": "No method can be described for this rope.",

@@ -2,7 +2,6 @@
 
 from .._checks import MAX_POSITION, choice, whole
 from ..errors import RopewalkError
-from ..scaling import Proportional
 from .angles import TURN, divisors, kinds, leaving, short_prompts, speeds
 from .bases import Bases, base_rules, checked_theta
 from .evidence import EVIDENCE, RELEASED, is_scaled, recommend, released
@@ -116,8 +115,7 @@ def read_bases(
 
 
 def _bases(chosen: Chosen, trained: int, to: int | None, theta: float | None) -> Bases:
-    whole_head = not chosen.scales_softmax and not isinstance(chosen.rope.scaling, Proportional)
-    return base_rules(chosen.rope, trained, to=to, theta=theta, whole_head=whole_head)
+    return base_rules(chosen.rope, trained, to=to, theta=theta, whole_head=not chosen.scales_softmax)
 
 
 def _method(built: Built, chosen: Chosen, trained: int, to: int) -> Method:

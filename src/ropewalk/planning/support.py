@@ -19,7 +19,7 @@ def engines(chosen: Chosen, rope: Rope, plain: Rope, trained: int, to: int) -> t
     """Ask every engine's rule what it makes of a rope's keys."""
     layer = Layer(ropes={"attention": rope})
     model = Model(parts={"text": (layer,)}, model_type=chosen.model.model_type if chosen.model else None)
-    (group,) = read_engines(model).groups
+    (group,) = read_engines(model, distances=(1,), length=to).groups
     return tuple(_support(reading, rope, plain, trained, to) for reading in group.readings)
 
 
@@ -28,13 +28,14 @@ def _support(reading: EngineReading, rope: Rope, plain: Rope, trained: int, to: 
     if reading.refused is not None:
         support, words = "no", reading.refused
     else:
-        for length in (trained, to):
-            result = compare_pairs(rope.pairs(length), _table(reading, length), distances=(1,))
-            if result.equal:
+        depends = rope.length_dependent or (reading.rope is not None and reading.rope.length_dependent)
+        for length in (trained, to) if depends else (to,):
+            wanted, table = rope.pairs(length), _table(reading, length)
+            result = None if wanted == table else compare_pairs(wanted, table, distances=(1,))
+            if result is None or result.equal:
                 continue
             said = factor_words(result.factors) if result.first is None else pair_words(result.first, result)
             said = said.removeprefix("in B, ").removeprefix("but B takes ")
-            depends = rope.length_dependent or (reading.rope is not None and reading.rope.length_dependent)
             support, words = "differs", f"for {length} tokens, {said}" if depends else said
             if rope != plain and _table(reading, to) == plain.pairs():
                 support, words = "no", "the keys do nothing"

@@ -131,7 +131,7 @@ def _plannable(chosen: Chosen) -> None:
         raise RopewalkError(
             f"the rope of {chosen.place} turns by positions on the axes {names}, each with frequencies of its own, and "
             "a longer context is planned for tokens in a row: a larger image or a second row of positions is another "
-            "question. Give the text part of the model."
+            "question."
         )
     if not rope.pairs().is_rotation:
         raise RopewalkError(
