@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .models.targets import preset_names as preset_names
     from .models.targets import read as read
     from .pairs import Pairs as Pairs
+    from .planning import extend as extend
     from .probe.checking import check as check
     from .probe.comparing import compare as compare
     from .rope import Rope as Rope
@@ -49,6 +50,7 @@ _HOMES = {
     "check": "probe.checking",
     "compare": "probe.comparing",
     "export": "exporting",
+    "extend": "planning",
     "inspect": "inspection",
     "preset_names": "models.targets",
     "read": "models.targets",
@@ -75,6 +77,7 @@ __all__ = [
     "check",
     "compare",
     "export",
+    "extend",
     "inspect",
     "preset_names",
     "read",
