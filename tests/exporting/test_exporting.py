@@ -146,6 +146,22 @@ def test_parts_layers_and_engines_that_are_not_there_are_named():
         export({"model_type": "llama", "num_hidden_layers": 2, "rope_theta": "fast", "head_dim": 64}, "vllm")
 
 
+def test_a_composite_whose_text_part_may_be_anything_gives_its_one_rope():
+    inner = {"model_type": "mistral", "head_dim": 64, "num_hidden_layers": 2, "rope_theta": 5e5}
+    config = {"model_type": "llava", "text_config": {**inner, "max_position_embeddings": 4096}}
+    found = json.loads(export(config, "transformers"))
+    assert (found["model_type"], read(found).rope) == ("llama", read(config).layers[0].rope)
+
+
+def test_layers_named_by_number_are_written_by_number():
+    inner = {"model_type": "mllama_text_model", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 4}
+    inner |= {"cross_attention_layers": [1], "rope_theta": 5e5, "max_position_embeddings": 4096}
+    model = read({"model_type": "mllama", "text_config": inner})
+    found = json.loads(export(model, "transformers"))
+    assert found["text_config"]["cross_attention_layers"] == [1]
+    assert [bool(layer.ropes) for layer in read(found).layers] == [True, False, True, True]
+
+
 def test_a_vision_part_is_python_and_no_engines():
     text = export("qwen2-vl-7b", "python", part="vision")
     assert "'kind': 'ladders'" in text

@@ -162,5 +162,11 @@ def _architecture_of(model: Model, part: str, main: str) -> tuple[str | None, st
     for key, kind in facts.parts.items():
         if PART_NAMES.get(key, key.removesuffix("_config")) == part:
             return kind, key
-    known = facts.known and not facts.positions
+    # a composite whose text part may be of any type (LLaVA): what type it was is not kept
+    inside = any(
+        origin.partition(".")[0].endswith("_config")
+        for value, origin in model.sources.items()
+        if value.startswith(f"{part}.")
+    )
+    known = facts.known and not facts.positions and not inside
     return (model.model_type, "") if known else (None, "")
