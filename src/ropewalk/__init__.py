@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from .axes import Sections as Sections
     from .axes import Single as Single
     from .axes import Strided as Strided
-    from .comparison import compare as compare
     from .errors import RopewalkError as RopewalkError
     from .findings import Finding as Finding
     from .gate import verify as verify
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from .pairs import Pairs as Pairs
     from .planning import extend as extend
     from .probe.checking import check as check
+    from .probe.comparing import compare as compare
     from .rope import Rope as Rope
     from .turning.dispatch import rotate as rotate
     from .turning.dispatch import rotate_qk as rotate_qk
@@ -47,7 +47,7 @@ _HOMES = {
     "Single": "axes",
     "Strided": "axes",
     "check": "probe.checking",
-    "compare": "comparison",
+    "compare": "probe.comparing",
     "extend": "planning",
     "inspect": "inspection",
     "preset_names": "models.targets",

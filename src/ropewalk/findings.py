@@ -50,6 +50,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "factor-below-one": ("RW143", "warning"),
     "ramp-empty": ("RW144", "warning"),
     "engines-extrapolation": ("RW145", "warning"),
+    "form-outside-scope": ("RW160", "error"),
+    "scaling-implied": ("RW161", "warning"),
+    "ramp-inverted": ("RW162", "warning"),
+    "indexer-pairing": ("RW163", "note"),
     "number-as-text": ("RW150", "note"),
     "null-absent": ("RW151", "note"),
     "old-spelling": ("RW152", "note"),
@@ -67,10 +71,13 @@ KINDS: dict[str, tuple[str, str]] = {
     "rope-absent": ("RW307", "error"),
     "part-missing": ("RW308", "error"),
     "layer-rule": ("RW309", "error"),
+    "measured-otherwise": ("RW310", "error"),
     "layer-plan": ("RW320", "warning"),
+    "measured-roughly": ("RW321", "warning"),
     "length-differs": ("RW350", "note"),
     "description-differs": ("RW351", "note"),
     "layer-count": ("RW352", "note"),
+    "measured": ("RW353", "note"),
 }
 
 # RW2xx come from `ropewalk check`: what a function does. The first 48 are the faults of the gallery, in its order.
@@ -155,6 +162,13 @@ CHECK_KINDS: dict[str, tuple[str, str]] = {
     "precision-notable": ("RW290", "note"),
     "state-cast": ("RW291", "note"),
     "two-tables": ("RW292", "note"),
+    "stepwise-differs": ("RW293", "error"),
+    "padding-shifts-positions": ("RW294", "error"),
+    "rows-share-positions": ("RW295", "error"),
+    "merged-cache-differs": ("RW296", "error"),
+    "eviction-breaks-distances": ("RW297", "error"),
+    "state-leaks": ("RW298", "error"),
+    "cached-keys-keep-table": ("RW299", "warning"),
 }
 
 

@@ -12,10 +12,17 @@ if TYPE_CHECKING:
     from ..rope import Rope
 
 
-class _HeadDim(click.ParamType):
+LAYOUTS = ("bshd", "bhsd", "thd")
+BACKENDS = ("auto", "numpy", "torch", "jax")
+
+
+class HeadDim(click.ParamType):
+    """A number of channels, or auto."""
+
     name = "D|auto"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Give the number, or "auto"."""
         if value == "auto":
             return value
         try:
@@ -34,13 +41,13 @@ class _HeadDim(click.ParamType):
 )
 @click.argument("target", required=False)
 @click.option(
-    "--head-dim", type=_HeadDim(), help="Channels of a head; auto, as without it: those of --expect or the target."
+    "--head-dim", type=HeadDim(), help="Channels of a head; auto, as without it: those of --expect or the target."
 )
 @click.option("--expect", metavar="MODEL", help="What it should be: a config.json, its directory, or a preset.")
 @click.option("--part", metavar="P", help="The part of --expect, where it has several ropes.")
 @click.option("--layer", type=click.IntRange(0), metavar="N", help="The layer of --expect, counted from 0.")
-@click.option("--layout", type=click.Choice(["bshd", "bhsd", "thd"]), default="bshd", help="Of what it takes (bshd).")
-@click.option("--backend", type=click.Choice(["auto", "numpy", "torch", "jax"]), help="Arrays that it takes.")
+@click.option("--layout", type=click.Choice(LAYOUTS), default="bshd", help="Of what it takes (bshd).")
+@click.option("--backend", type=click.Choice(BACKENDS), help="Arrays that it takes.")
 @click.option("--heads", type=click.IntRange(1), metavar="H", default=2, help="Heads of x (2).")
 @click.option("--kv-heads", type=click.IntRange(1), metavar="N", help="Heads of the keys, where they differ.")
 @click.option("--of", type=click.Choice(["both", "q", "k"]), default="both", help="Of a function of q and k (both).")
@@ -50,8 +57,11 @@ class _HeadDim(click.ParamType):
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--format", "form", type=click.Choice(["text", "github"]), default="text", help="github: annotations.")
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
+@click.option("--decode", is_flag=True, help="Check a decoder with its cache: transformers:…, or an object's step.")
 @click.option("--gallery", is_flag=True, help="Check the gallery of known faults (all, or those TARGET begins).")
-def command(target: str | None, gallery: bool, as_json: bool, form: str, strict: bool, **asked: Any) -> None:
+def command(
+    target: str | None, gallery: bool, decode: bool, as_json: bool, form: str, strict: bool, **asked: Any
+) -> None:
     """Say what is wrong with the RoPE of TARGET, told from outside.
 
     TARGET is package.module:attribute, file.py:attribute, file.onnx, or transformers:MODEL_TYPE or
@@ -62,6 +72,10 @@ def command(target: str | None, gallery: bool, as_json: bool, form: str, strict:
         _gallery(target, as_json)
     if target is None:
         raise click.UsageError("Missing argument 'TARGET'.")
+    if decode:
+        from ._decode import decode_command
+
+        raise SystemExit(decode_command(target, as_json=as_json, form=form, strict=strict, asked=asked))
     with redirect_stdout(sys.stderr):  # what foreign code prints must not end up in the document
         named, reports, meant = _checked(target, asked)
     from ._output import exit_code, print_json
