@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .axes import Single as Single
     from .axes import Strided as Strided
     from .errors import RopewalkError as RopewalkError
+    from .exporting import export as export
     from .findings import Finding as Finding
     from .gate import verify as verify
     from .inspection import inspect as inspect
@@ -48,6 +49,7 @@ _HOMES = {
     "Strided": "axes",
     "check": "probe.checking",
     "compare": "probe.comparing",
+    "export": "exporting",
     "extend": "planning",
     "inspect": "inspection",
     "preset_names": "models.targets",
@@ -74,6 +76,7 @@ __all__ = [
     "__version__",
     "check",
     "compare",
+    "export",
     "extend",
     "inspect",
     "preset_names",

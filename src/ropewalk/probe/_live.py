@@ -154,7 +154,7 @@ class _Decoder:
         self.name = _cache_name(type(model)) or "past_key_values"
         self.whole = {"logits_to_keep": 0} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
 
-    def prefill(self, tokens: Tensor, attention_mask=None, position_ids=None, cache=None):  # noqa: ANN001, ANN201
+    def prefill(self, tokens: Tensor, attention_mask=None, position_ids=None, cache=None):
         """Give (logits, cache)."""
         out = self.model(
             input_ids=tokens,
@@ -166,7 +166,7 @@ class _Decoder:
         )
         return out.logits, getattr(out, self.name)
 
-    def step(self, tokens: Tensor, cache: Any, attention_mask=None, position_ids=None):  # noqa: ANN001, ANN201
+    def step(self, tokens: Tensor, cache: Any, attention_mask=None, position_ids=None):
         """Give (logits, cache)."""
         return self.prefill(tokens, attention_mask, position_ids, cache)
 

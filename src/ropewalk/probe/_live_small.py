@@ -5,12 +5,27 @@ from collections.abc import Iterator
 from typing import Any
 
 WIDTHS = (
-    *("intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
+    *(
+        "intermediate_size",
+        "moe_intermediate_size",
+        "shared_expert_intermediate_size",
+        "ffn_dim",
+        "n_inner",
+        "ffn_hidden_size",
+    ),
     *("intermediate_size_mlp", "shared_intermediate_size", "expert_ffn_hidden_size", "dense_intermediate_size"),
     *("mlp_intermediate_size", "moe_shared_expert_intermediate_size", "inner_dim", "prefix_dense_intermediate_size"),
 )
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts")
-CHOSEN = ("num_experts_per_tok", "moe_topk", "moe_k", "num_experts_per_token", "top_k_experts", "experts_per_token", "moe_top_k")
+CHOSEN = (
+    "num_experts_per_tok",
+    "moe_topk",
+    "moe_k",
+    "num_experts_per_token",
+    "top_k_experts",
+    "experts_per_token",
+    "moe_top_k",
+)
 GROUPS = ("n_group", "topk_group", "num_expert_groups", "n_groups_expert")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth")
 VOCABULARIES = ("vocab_size", "vocab_size_per_layer_input", "text_vocab_size")

@@ -211,7 +211,12 @@ def _of_evidence(evidence: Iterable[Evidence]) -> list[Finding]:
         first, more = hits[0], len(hits) - 1
         seen = first.seen + (f" ({more} more question{'s show' if more > 1 else ' shows'} it)" if more else "")
         findings.append(
-            verdict(name, seen=seen, right=first.right, where=first.detail["question"],
-                    severity=first.detail.get("severity"))  # fmt: skip
+            verdict(
+                name,
+                seen=seen,
+                right=first.right,
+                where=first.detail["question"],
+                severity=first.detail.get("severity"),
+            )  # fmt: skip
         )
     return findings

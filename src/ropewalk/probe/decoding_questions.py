@@ -211,9 +211,7 @@ def stepwise(asker: Asker) -> None:
                 tokens = asker.tokens(seed)
                 _, cache = asker.prompt(tokens[None], start, with_ids)
                 got = asker.onward(tokens[None], cache, start, with_ids)[0]
-                gap = asker.compare(
-                    tokens, got, start, lambda: of_steps(len(tokens), start), from_token=start
-                )
+                gap = asker.compare(tokens, got, start, lambda: of_steps(len(tokens), start), from_token=start)
                 yield from [gap] if gap is not None else []
 
             question = f"prefill {start}, then one token a step{manner(with_ids, asker.caller)}"
@@ -377,9 +375,7 @@ def _steps(asker: Asker, more: NDArray, cache: Any, mask: NDArray, with_ids: boo
     return np.concatenate(outs, axis=1)
 
 
-def _against_alone(
-    asker: Asker, lengths: tuple[int, ...], seed: int, got: NDArray, width: int
-) -> Iterator[Gap]:
+def _against_alone(asker: Asker, lengths: tuple[int, ...], seed: int, got: NDArray, width: int) -> Iterator[Gap]:
     for row, size in enumerate(lengths):
         tokens = asker.tokens(seed + 20 * row)[: size + got.shape[1]]
         pad = width - size
@@ -397,7 +393,11 @@ def _against_alone(
 def _of_rows(total: int, size: int, pad: int, lengths: tuple[int, ...]) -> Iterator[tuple[str, NDArray]]:
     right = np.arange(total)
     longest = max(lengths)
-    for other, words in ((longest, "the longest row's"), (lengths[0], "the first row's"), (min(lengths), "the shortest")):
+    for other, words in (
+        (longest, "the longest row's"),
+        (lengths[0], "the first row's"),
+        (min(lengths), "the shortest"),
+    ):
         if other != size:
             ids = np.where(right >= size, right + other - size, right)
             yield f"the steps take {words} position, a shift by {other - size}, for every row", ids
