@@ -30,7 +30,14 @@ SEEDS = {
         {"dim": 64, "n_layers": 2, "n_heads": 4, "hidden_dim": 8, "qk_rope_head_dim": 16, "model_type": "transformer"}
         | {"multimodal": {"vision_encoder_args": VISION, "whisper_model_args": {"encoder_args": {"n_layers": 2}}}},
     ],
-    "torchchat": [{"dim": 64, "n_heads": 4, "n_layers": 2, "block_size": 8, "rope_base": 1e4, "rope_scaling": SCALING}],
+    "torchchat": [
+        {"dim": 64, "n_heads": 4, "n_layers": 2, "block_size": 8, "rope_base": 1e4, "rope_scaling": SCALING},
+        {
+            "model_type": "flamingo",
+            "encoder": {"clip_num_layers": 2},
+            "decoder": {"num_layers": 2, "num_heads": 2} | {"embed_dim": 64, "rope_base": 1e4},
+        },
+    ],
     "executorch": [
         {**META, "hidden_dim": 128, "use_hf_rope": False, "no_rope_layer_interval": 2},
         {**META, **LISTS, "use_hf_rope": True, "original_max_position_embeddings": 64, "partial_rotary_factor": 1.0}

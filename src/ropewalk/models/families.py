@@ -38,6 +38,7 @@ _FAMILIES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
     ("diffusers", lambda d: "model_type" not in d and _has(d, "attention_head_dim", "in_channels", "out_channels")),
     # Mistral's own files may say so in a word that is no architecture
     ("Mistral params.json", lambda d: d.get("model_type") == "transformer" and _has(d, "dim", "n_layers", "n_heads")),
+    ("torchchat", lambda d: d.get("model_type") in ("flamingo", "llava") and isinstance(d.get("decoder"), Mapping)),
     ("huggingface", lambda d: isinstance(d.get("model_type"), str)),
     ("mesh-transformer-jax", lambda d: _has(d, "pe", "d_model", "layers")),
     ("IBM fms", _fms),
