@@ -66,6 +66,13 @@ def test_every_part_of_the_plan_is_printed(config):
     assert "--trained N" in out
 
 
+def test_settings_are_printed_for_the_recommended_method_or_the_one_asked_for(config):
+    out = seen(config, "--to", 512)
+    assert "Settings for dynamic" in out and '"rope_type": "dynamic"' in out
+    out = seen(config, "--to", 512, "--method", "linear")
+    assert "Settings for linear" in out and "--rope-scaling linear --rope-scale 4" in out
+
+
 def test_one_method_is_printed_beside_untouched(config):
     out = seen(config, "--to", 512, "--method", "yarn")
     assert "yarn: pairs up to" in out

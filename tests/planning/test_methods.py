@@ -174,7 +174,7 @@ def test_a_scaling_that_hides_the_original_length_asks_for_it(own):
     given = rope(scaling=own, max_position_embeddings=TRAINED * 8)
     with pytest.raises(ValueError, match="--trained N"):
         extend(given, TO * 8)
-    plan = extend(given, TO * 8, trained=TRAINED)
+    plan = extend(given, TO, trained=TRAINED)
     assert (plan.trained, plan.trained_from) == (TRAINED, "given")
 
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 import ropewalk
-from ropewalk import Rope
+from ropewalk import Rope, read
+from ropewalk.exporting import ENGINES
 from ropewalk.planning import METHODS, extend
 from ropewalk.planning.evidence import EVIDENCE
 
@@ -96,6 +97,33 @@ def test_yarn_without_rounding_is_said_to_differ_where_engines_round():
         "llama.cpp": "differs",
         "mlx-lm": "differs",
     }
+
+
+@pytest.mark.parametrize("name", ["linear", "ntk", "dynamic", "yarn", "llama3"])
+def test_settings_for_transformers_are_read_back_as_the_method(plan, name):
+    method = plan.method(name)
+    assert read(json.loads(method.settings["transformers"])).rope == method.rope
+
+
+def test_settings_of_a_model_with_local_layers_read_back_with_both_ropes():
+    method = extend("gemma-3-1b", 2**19, method="yarn").method("yarn")
+    back = read(json.loads(method.settings["transformers"]))
+    assert back.layers[5].rope.pairs() == method.rope.pairs()
+    assert back.layers[0].rope.pairs() == read("gemma-3-1b").layers[0].rope.pairs()
+
+
+def test_an_engine_that_cannot_say_a_method_gets_a_reason_instead_of_settings(plan):
+    dynamic = plan.method("dynamic")
+    assert {"vllm", "llama.cpp", "gguf"} <= set(dynamic.unwritten)
+    assert set(dynamic.settings).isdisjoint(dynamic.unwritten)
+    assert set(dynamic.settings) | set(dynamic.unwritten) == set(ENGINES)
+    assert "no dynamic scaling" in dynamic.unwritten["llama.cpp"]
+
+
+def test_a_bare_rope_has_settings_too():
+    rope = Rope(head_dim=64, rope_theta=10000.0, pairing="half", max_position_embeddings=2048)
+    text = extend(rope, 4096, method="linear").method("linear").settings["llama.cpp"]
+    assert text.split() == ["--rope-scaling", "linear", "--rope-scale", "2", "--rope-freq-base", "10000"]
 
 
 def test_an_unscaled_model_is_recommended_dynamic_and_with_training_yarn(plan):

@@ -50,12 +50,14 @@ def test_several_ropes_without_a_local_kind_are_listed():
         extend(Model(parts={"text": layers}), 256)
 
 
-def test_settings_replace_the_chosen_rope_alone():
+def test_settings_replace_the_chosen_rope_and_leave_the_pairs_of_the_others():
     chosen = choose("gemma-3-1b")
-    model = planned(chosen, rope())
+    model = planned(chosen, rope(max_position_embeddings=2**19))
     for before, after in zip(read("gemma-3-1b").layers, model.layers, strict=True):
         assert after.kind == before.kind
-        assert after.rope == (before.rope if before.kind == "sliding_attention" else rope())
+        assert after.rope.max_position_embeddings == 2**19  # a configuration has one
+        local = before.kind == "sliding_attention"
+        assert after.rope.pairs() == (before.rope.pairs() if local else rope().pairs())
 
 
 @pytest.mark.parametrize(

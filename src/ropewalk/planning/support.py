@@ -1,13 +1,10 @@
 """Which engines turn vectors as a method says, and the settings that they read."""
 
-from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
-
 from ..comparison import compare_pairs
 from ..comparison.words import factor_words, pair_words
 from ..engines import EngineReading, read_engines
 from ..errors import RopewalkError
+from ..exporting import ENGINES, export
 from ..models.model import Layer, Model
 from ..pairs import Pairs
 from ..rope import Rope
@@ -55,20 +52,10 @@ def settings(chosen: Chosen, rope: Rope) -> tuple[dict[str, str], dict[str, str]
     """Write a rope as the settings of every engine: by engine the text, and by engine why there is none."""
     written: dict[str, str] = {}
     refused: dict[str, str] = {}
-    for engine, text, reason in _written(chosen, rope):
-        if text is None:
-            refused[engine] = reason
-        else:
-            written[engine] = text
-    return written, refused
-
-
-def _written(chosen: Chosen, rope: Rope) -> Iterator[tuple[str, str | None, str]]:
-    if find_spec("..exporting", __package__) is None:
-        return
-    exporting = import_module("..exporting", __package__)
-    for engine in exporting.ENGINES:
+    part = None if chosen.model is None else chosen.part
+    for engine in ENGINES:
         try:
-            yield engine, exporting.export(planned(chosen, rope), engine), ""
+            written[engine] = export(planned(chosen, rope), engine, part=part)
         except RopewalkError as error:
-            yield engine, None, str(error)
+            refused[engine] = str(error)
+    return written, refused

@@ -1,7 +1,7 @@
 """Which rope of a target is planned, from which length, and what the plan leaves alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .._checks import MAX_POSITION, whole
 from ..axes import Sections, Single
@@ -236,28 +236,26 @@ def _layers(numbers: list[int]) -> str:
 
 
 def planned(chosen: Chosen, rope: Rope) -> Model | Rope:
-    """Give the target with the planned rope in place of the one chosen."""
+    """Give the target with the planned rope in place of the one chosen.
+
+    A configuration has one max_position_embeddings: other ropes of the part take the new one too, where it changes
+    none of their pairs.
+    """
     model = chosen.model
     if model is None:
         return rope
-    swapped: dict[int, Layer] = {}
+    longest = rope.max_position_embeddings
+    swapped: dict[tuple[int, bool], Layer] = {}
     layers = []
     for number, layer in enumerate(model.parts[chosen.part]):
-        if number not in chosen.layers:
-            layers.append(layer)
-            continue
-        if id(layer) not in swapped:
-            swapped[id(layer)] = Layer(
-                ropes={**layer.ropes, "attention": rope},
-                kind=layer.kind,
-                query_scale=layer.query_scale,
-                output_inverse=layer.output_inverse,
-            )
-        layers.append(swapped[id(layer)])
-    return Model(
-        parts={**model.parts, chosen.part: tuple(layers)},
-        model_type=model.model_type,
-        target=model.target,
-        positions=model.positions,
-        sources=model.sources,
-    )
+        key = (id(layer), number in chosen.layers)
+        if key not in swapped:
+            ropes = {
+                use: one if one.length_dependent else one.replace(max_position_embeddings=longest)
+                for use, one in layer.ropes.items()
+            }
+            if key[1]:
+                ropes["attention"] = rope
+            swapped[key] = replace(layer, ropes=ropes)
+        layers.append(swapped[key])
+    return replace(model, parts={**model.parts, chosen.part: tuple(layers)}, findings=())
