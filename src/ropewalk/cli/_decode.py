@@ -102,7 +102,9 @@ def _print(name: str, notes: list[str], report: "DecoderReport") -> None:
     print_fields(out, fields, indent=2)
     if report.evidence:
         out.print()
-        print_table(out, ("what must hold", "asked", "agree", "largest gap"), list(_rows(report)), left=("what must hold",))
+        print_table(
+            out, ("what must hold", "asked", "agree", "largest gap"), list(_rows(report)), left=("what must hold",)
+        )
     out.print()
     for one, reason in report.left:
         print_words(out, f"not asked: {one}: {reason}", hang=2, style="dim")

@@ -17,7 +17,7 @@ from .decoding import DecoderReport, check_decoder
 
 SWITCH = 16
 _SAYS = {"dynamic": "RW127 dynamic-cached-keys", "longrope": "RW128 longrope-switch"}
-MOST_PARAMETERS = 150_000_000
+MOST_PARAMETERS = 250_000_000  # a gigabyte
 _MAPPINGS = tuple(
     f"MODEL_FOR_{name}_MAPPING" for name in ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "PRETRAINING")
 )

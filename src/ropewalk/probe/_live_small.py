@@ -5,15 +5,31 @@ from collections.abc import Iterator
 from typing import Any
 
 WIDTHS = (
-    *("intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
+    *(
+        "intermediate_size",
+        "moe_intermediate_size",
+        "shared_expert_intermediate_size",
+        "ffn_dim",
+        "n_inner",
+        "ffn_hidden_size",
+    ),
     *("intermediate_size_mlp", "shared_intermediate_size", "expert_ffn_hidden_size", "dense_intermediate_size"),
     *("mlp_intermediate_size", "moe_shared_expert_intermediate_size", "inner_dim", "prefix_dense_intermediate_size"),
 )
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts")
-CHOSEN = ("num_experts_per_tok", "moe_topk", "moe_k", "num_experts_per_token", "top_k_experts", "experts_per_token", "moe_top_k")
+CHOSEN = (
+    "num_experts_per_tok",
+    "moe_topk",
+    "moe_k",
+    "num_experts_per_token",
+    "top_k_experts",
+    "experts_per_token",
+    "moe_top_k",
+)
 GROUPS = ("n_group", "topk_group", "num_expert_groups", "n_groups_expert")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth")
 VOCABULARIES = ("vocab_size", "vocab_size_per_layer_input", "text_vocab_size")
+CHUNKS = ("mamba_chunk_size", "chunk_size", "ssm_chunk_size")  # of a scan, which pads every prompt to it
 WINDOWS = ("sliding_window", "attention_chunk_size", "local_attention_window", "attention_window_size")
 MOST = {"width": 96, "experts": 4, "chosen": 2, "vocab": 128, "window": 8, "layers": 8}
 
@@ -36,7 +52,9 @@ def small(config: Any, *, switch: int, narrow: bool) -> tuple[Any, list[str], in
         _bound(one, CHOSEN, MOST["chosen"], changed)
         _bound(one, GROUPS, 1, changed)
         _bound(one, VOCABULARIES, MOST["vocab"], changed)
-        _bound(one, WINDOWS, MOST["window"], changed)
+        _bound(one, (*WINDOWS, *CHUNKS), MOST["window"], changed)
+        _bound(one, ("attn_layer_period", "expert_layer_period"), 2, changed)
+        _bound(one, ("attn_layer_offset", "expert_layer_offset"), 1, changed)
         _bound(one, ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), 1, changed)
         if isinstance(getattr(one, "pad_token_id", None), int) and one.pad_token_id >= MOST["vocab"]:
             one.pad_token_id = 0

@@ -10,7 +10,7 @@ from ..errors import RopewalkError
 from ..findings import Finding
 from ._evidence import Evidence
 from .box import BoxFailure
-from .decoding_calls import ROOMS, Caller
+from .decoding_calls import ROOMS, Caller, OutOfTime
 from .decoding_memory import evicted, forgets, switched
 from .decoding_questions import Asker, manner, merged, padded, rows_together, stepwise, windows
 from .decoding_report import DecoderReport
@@ -114,6 +114,9 @@ def check_decoder(
             _all(asker, findings, tuple(window_sizes), longest, right_padding, switch)
     except BoxFailure as failure:
         findings.append(_of_failure(failure))
+    except OutOfTime:
+        words = f"{caller.calls} calls took {caller.seconds:.3g} s of {timeout:g} s; give more by timeout"
+        asker.left.append(("what comes after the questions above", words))
     return DecoderReport(
         findings=settled([*_of_evidence(asker.asked), *findings]),
         evidence=tuple(asker.asked),
@@ -181,14 +184,15 @@ def _sensitive(asker: Asker) -> None:
     """Say where positions hardly reach the outputs, so that faults of positions could not be seen."""
     if "ids" not in asker.caller.prefill_takes.names:
         asker.left.append(("which positions explain a gap", "prefill does not take position_ids"))
-        return
+        return  # and nothing is searched for
     tokens = asker.tokens(51)
     ids = np.arange(len(tokens))
-    moved = np.where(ids >= len(ids) // 2, ids + 1, ids)
+    moved = np.where(ids >= len(ids) // 3, ids + 1, ids)  # not where a window or a chunk may begin
     reach = float(gaps(asker.caller.anew(tokens, moved), asker.caller.whole(tokens)).max())
     if reach <= 2 * asker.room:
         words = f"one position more changes the outputs by {reach:.2g}; rounding may by {asker.room:.2g}"
         asker.left.append(("faults by single positions", words))
+        asker.searching = False
 
 
 def _of_failure(failure: BoxFailure) -> Finding:
@@ -211,7 +215,12 @@ def _of_evidence(evidence: Iterable[Evidence]) -> list[Finding]:
         first, more = hits[0], len(hits) - 1
         seen = first.seen + (f" ({more} more question{'s show' if more > 1 else ' shows'} it)" if more else "")
         findings.append(
-            verdict(name, seen=seen, right=first.right, where=first.detail["question"],
-                    severity=first.detail.get("severity"))  # fmt: skip
+            verdict(
+                name,
+                seen=seen,
+                right=first.right,
+                where=first.detail["question"],
+                severity=first.detail.get("severity"),
+            )  # fmt: skip
         )
     return findings

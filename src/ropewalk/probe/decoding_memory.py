@@ -115,9 +115,7 @@ def _dropped_padding(asker: Asker, seed: int, with_ids: bool) -> Iterator[Gap]:
     cache, begin = _evict(asker, cache, keep, prompt)
     got = _onward(asker, tokens[None, prompt:], cache, len(keep), begin if with_ids else None)[0]
     rest = tokens[4:]
-    gap = asker.compare(
-        rest, got, len(keep), lambda: _of_evicted(len(rest), len(keep), 4), from_token=len(keep)
-    )
+    gap = asker.compare(rest, got, len(keep), lambda: _of_evicted(len(rest), len(keep), 4), from_token=len(keep))
     yield from [gap] if gap is not None else []
 
 
@@ -170,7 +168,12 @@ def _restarted(asker: Asker, seed: int, with_ids: bool, longest: int) -> Iterato
         _, cache = asker.prompt(tokens[None], start, with_ids)
         got = asker.onward(tokens[None], cache, start, with_ids)[0]
         gap = asker.compare(
-            tokens, got, start, lambda: of_steps(len(tokens), start, earlier=longest - 2), right=before, from_token=start
+            tokens,
+            got,
+            start,
+            lambda: of_steps(len(tokens), start, earlier=longest - 2),
+            right=before,
+            from_token=start,
         )
     yield from [gap] if gap is not None else []
 

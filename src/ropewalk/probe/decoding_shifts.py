@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-SCANNED = 12
+SCANNED = 8
 
 
 def gaps(got: NDArray, right: NDArray) -> NDArray:
@@ -45,7 +45,9 @@ def named(
     return None
 
 
-def of_steps(length: int, start: int, *, pad: int = 0, window: int = 1, earlier: int = 0) -> Iterator[tuple[str, NDArray]]:
+def of_steps(
+    length: int, start: int, *, pad: int = 0, window: int = 1, earlier: int = 0
+) -> Iterator[tuple[str, NDArray]]:
     """Give what the positions of the tokens from start on may have been mistaken for.
 
     Args:
@@ -75,7 +77,10 @@ def of_steps(length: int, start: int, *, pad: int = 0, window: int = 1, earlier:
         yield "the length of the cache is not added: every window starts again at 0", tail(after % window)
     yield "positions start again at 0 after the prompt", tail(after)
     yield f"the counter stands still: every new token is at position {start}", tail(np.full_like(right, start))
-    yield f"every new token is at position {start - 1}, the prompt's last (or cached keys turn on with each step)", tail(np.full_like(right, start - 1))
+    yield (
+        f"every new token is at position {start - 1}, the prompt's last (or cached keys turn on with each step)",
+        tail(np.full_like(right, start - 1)),
+    )
     if pad:
         yield f"a shift by {pad}, the padding of the row: it is counted in the steps only", tail(right + pad)
         yield f"a shift by -{pad}, the padding of the row", tail(right - pad)
