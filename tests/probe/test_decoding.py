@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-import ropewalk.probe
 from ropewalk import Rope, RopewalkError
 from ropewalk.positions import rerotate
 from ropewalk.probe.decoding import check_decoder
@@ -315,9 +314,9 @@ def test_assert_decoder_says_in_words_what_differs():
 
 
 def test_check_decoder_is_reached_from_probe_and_testing():
-    import ropewalk.testing
+    from ropewalk import probe, testing
 
-    assert ropewalk.probe.check_decoder is check_decoder is ropewalk.testing.check_decoder
+    assert probe.check_decoder is check_decoder is testing.check_decoder
 
 
 def test_every_candidate_leaves_the_prompt_as_it_is_and_moves_a_later_token():

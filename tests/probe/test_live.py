@@ -77,10 +77,10 @@ def asked(config, **options):
 
 @pytest.mark.parametrize("model_type", ["llama", "qwen2", "gpt_neox", "gemma3_text"])
 def test_a_model_over_its_own_cache_has_no_finding(model_type):
-    more = {"head_dim": 8, "sliding_window": 512} if model_type == "gemma3_text" else {}
-    config = transformers.AutoConfig.for_model(model_type, **TINY, **more)
+    more = {"head_dim": 8, "sliding_window": 512, "num_hidden_layers": 6} if model_type == "gemma3_text" else {}
+    config = transformers.AutoConfig.for_model(model_type, **{**TINY, **more})
     made, report = asked(config)
-    assert report.findings == () and len(report.evidence) > 20
+    assert report.findings == () and len(report.evidence) >= 18
     assert max(one.detail["gap"] for one in report.evidence) < 1e-5  # far from the 2e-4 that is allowed
     assert ("sliding_window 512 → 8" in made.notes) is (model_type == "gemma3_text")
 
@@ -138,7 +138,7 @@ def test_weights_are_drawn_without_touching_the_callers_random_numbers():
 
 
 def test_a_model_without_a_decoder_is_an_error_that_says_so():
-    with pytest.raises(RopewalkError, match="no decoder of BertConfig can be run|no class takes it"):
+    with pytest.raises(RopewalkError, match="no decoder of ViTConfig can be run: no class takes it"):
         live(transformers.ViTConfig())
 
 

@@ -154,7 +154,7 @@ class _Decoder:
         self.name = _cache_name(type(model)) or "past_key_values"
         self.whole = {"logits_to_keep": 0} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
 
-    def prefill(self, tokens: Tensor, attention_mask=None, position_ids=None, cache=None):  # noqa: ANN001, ANN201
+    def prefill(self, tokens: Tensor, attention_mask=None, position_ids=None, cache=None):
         """Give (logits, cache)."""
         out = self.model(
             input_ids=tokens,
@@ -166,7 +166,7 @@ class _Decoder:
         )
         return out.logits, getattr(out, self.name)
 
-    def step(self, tokens: Tensor, cache: Any, attention_mask=None, position_ids=None):  # noqa: ANN001, ANN201
+    def step(self, tokens: Tensor, cache: Any, attention_mask=None, position_ids=None):
         """Give (logits, cache)."""
         return self.prefill(tokens, attention_mask, position_ids, cache)
 
@@ -192,27 +192,25 @@ class _Decoder:
         return cache
 
     def tried(self) -> None:
-        """Run once, to see that it runs at all and what its cache holds; give positions a row for each axis if need be."""
+        """Run once: whether it runs at all, what its cache holds, and whether positions need a row for each axis."""
         tokens = torch.tensor([[3, 5, 7, 9]])
         with torch.no_grad():
             out, cache = self.prefill(tokens)
             if getattr(cache, "layers", None) is None:
                 raise RopewalkError(f"its cache is {type(cache).__name__}, which has no layers")
-            ids = torch.arange(4)[None]
-            for rows in (1, 3):
-                self.rows = rows
-                try:
-                    again, _ = self.prefill(tokens, position_ids=ids)
-                except Exception:
-                    if rows == 3:
-                        raise
-                    continue
-                break
+            try:
+                again = self._at(tokens, rows=1)
+            except Exception:  # a model of several axes, which wants a row for each
+                again = self._at(tokens, rows=3)
         if not torch.isfinite(out).all() or not torch.isfinite(again).all():
             raise RopewalkError("its outputs are not finite with random weights")
         kinds = {type(layer).__name__ for layer in cache.layers}
         self.plain = kinds == {"DynamicLayer"}
         self.holds = ", ".join(sorted(kinds))
+
+    def _at(self, tokens: Tensor, rows: int) -> Tensor:
+        self.rows = rows
+        return self.prefill(tokens, position_ids=torch.arange(tokens.shape[1])[None])[0]
 
     def _rows(self, ids: Tensor | None) -> Tensor | None:
         return ids if ids is None or self.rows == 1 else ids[None].expand(self.rows, -1, -1)

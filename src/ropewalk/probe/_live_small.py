@@ -118,16 +118,9 @@ def _layers(config: Any, changed: dict[str, tuple[Any, Any]]) -> None:
 
 def _kinds(rows: list[tuple[str, ...]]) -> list[int]:
     """Give the places of the first layers up to the one that completes the kinds, or one of each where that is far."""
-    kinds = set(rows)
-    seen: set[tuple[str, ...]] = set()
-    for place, row in enumerate(rows):
-        seen.add(row)
-        if seen == kinds and place >= 1:
-            break
-    if place < MOST["layers"]:
-        return list(range(place + 1))
-    firsts = sorted({rows.index(row) for row in kinds})
-    return sorted({0, 1, *firsts})[: MOST["layers"]]
+    firsts = sorted({rows.index(row) for row in rows})
+    last = max(1, firsts[-1])
+    return list(range(last + 1)) if last < MOST["layers"] else sorted({0, 1, *firsts})[: MOST["layers"]]
 
 
 def _narrow(config: Any, changed: dict[str, tuple[Any, Any]]) -> None:

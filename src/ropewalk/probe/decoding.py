@@ -10,10 +10,12 @@ from ..errors import RopewalkError
 from ..findings import Finding
 from ._evidence import Evidence
 from .box import BoxFailure
+from .decoding_asking import Asker, manner
 from .decoding_calls import ROOMS, Caller, OutOfTime
 from .decoding_memory import evicted, forgets, switched
-from .decoding_questions import Asker, manner, merged, padded, rows_together, stepwise, windows
+from .decoding_questions import stepwise, windows
 from .decoding_report import DecoderReport
+from .decoding_rows import merged, padded, rows_together
 from .decoding_shifts import gaps
 from .verdicts import settled, verdict
 
@@ -184,7 +186,7 @@ def _sensitive(asker: Asker) -> None:
     """Say where positions hardly reach the outputs, so that faults of positions could not be seen."""
     if "ids" not in asker.caller.prefill_takes.names:
         asker.left.append(("which positions explain a gap", "prefill does not take position_ids"))
-        return  # and nothing is searched for
+        return
     tokens = asker.tokens(51)
     ids = np.arange(len(tokens))
     moved = np.where(ids >= len(ids) // 3, ids + 1, ids)  # not where a window or a chunk may begin
@@ -221,6 +223,6 @@ def _of_evidence(evidence: Iterable[Evidence]) -> list[Finding]:
                 right=first.right,
                 where=first.detail["question"],
                 severity=first.detail.get("severity"),
-            )  # fmt: skip
+            )
         )
     return findings

@@ -239,7 +239,7 @@ def takes(kind: str, function: Any) -> Takes:
     if not callable(function):
         raise RopewalkError(f"{kind} must be a function, got {shown(function)}: {WANTED[kind]}.")
     try:
-        inner = function.forward if hasattr(function, "named_buffers") else function
+        inner: Any = getattr(function, "forward", None) if hasattr(function, "named_buffers") else function
         parameters = list(inspect.signature(inner).parameters.values())
     except (TypeError, ValueError):  # built in: told by nothing
         return Takes({} if kind == "prefill" else {"cache": ""}, frozenset())
