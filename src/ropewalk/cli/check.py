@@ -1,7 +1,5 @@
 """`ropewalk check`: what is wrong with somebody's RoPE, told from outside."""
 
-import sys
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -69,10 +67,10 @@ def command(target: str | None, gallery: bool, as_json: bool, form: str, strict:
         _gallery(target, as_json)
     if target is None:
         raise click.UsageError("Missing argument 'TARGET'.")
-    with redirect_stdout(sys.stderr):  # what foreign code prints must not end up in the document
-        named, reports, meant = _checked(target, asked)
-    from ._output import exit_code, print_json
+    from ._output import exit_code, foreign_output, print_json
 
+    with foreign_output():
+        named, reports, meant = _checked(target, asked)
     if as_json:
         print_json(_document(target, named, reports))
     elif form == "github":
@@ -199,13 +197,13 @@ def _escaped(text: str, more: str = "") -> str:
 def _gallery(prefix: str | None, as_json: bool) -> None:
     from ..errors import RopewalkError
     from ..probe.gallery import exhibits
-    from ._output import print_json
+    from ._output import foreign_output, print_json
     from ._reports import looked_at, print_gallery
 
     shown = [one for one in exhibits() if one.id.startswith(prefix or "")]
     if not shown:
         raise RopewalkError(f"the gallery has nothing whose number begins with {prefix}: M01 to M48, V01 to V28.")
-    with redirect_stdout(sys.stderr):
+    with foreign_output():
         rows = [looked_at(one) for one in shown]
     if as_json:
         fields = [{key: value for key, value in row.items() if key not in ("report", "exhibit")} for row in rows]

@@ -1,9 +1,7 @@
 """`ropewalk compare`: what differs between two descriptions or functions, or between the engines that read one."""
 
 import math
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,11 +151,12 @@ def _is_function(target: str) -> bool:
 def _measured(a: str, b: str, asked: dict[str, Any], **options: Any) -> "Comparison":
     """Compare where a side is a function, its code run."""
     from ..probe.comparing import compare
+    from ._output import foreign_output
 
     if asked["head_dim"] == "auto":
         asked["head_dim"] = None
     given = {name: value for name, value in asked.items() if value is not None}
-    with redirect_stdout(sys.stderr):  # what foreign code prints must not end up in the document
+    with foreign_output():
         sides = [_black_box(one, asked["layout"]) if _is_function(one) else one for one in (a, b)]
         return compare(sides[0], sides[1], **given, **options)
 
