@@ -176,7 +176,8 @@ def _black_box(target: str, layout: str) -> "BlackBox":
             "holds each against its configuration."
         )
     (one,) = named.found
-    return BlackBox(fn=one.fn, name=target if one.name == target else f"{target}: {one.name}", options=one.options)
+    name = target if one.name == target else f"{target}: {one.name}"
+    return BlackBox(fn=one.fn, name=name, options={"layout": "bshd", **one.options})  # what is adapted takes that
 
 
 def _print(compared: "Comparison | None", readings: "list[Engines]", *, all_pairs: bool, plot: Path | None) -> None:
