@@ -50,6 +50,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "factor-below-one": ("RW143", "warning"),
     "ramp-empty": ("RW144", "warning"),
     "engines-extrapolation": ("RW145", "warning"),
+    "form-outside-scope": ("RW160", "error"),
+    "scaling-implied": ("RW161", "warning"),
+    "ramp-inverted": ("RW162", "warning"),
+    "indexer-pairing": ("RW163", "note"),
     "number-as-text": ("RW150", "note"),
     "null-absent": ("RW151", "note"),
     "old-spelling": ("RW152", "note"),
@@ -158,6 +162,13 @@ CHECK_KINDS: dict[str, tuple[str, str]] = {
     "precision-notable": ("RW290", "note"),
     "state-cast": ("RW291", "note"),
     "two-tables": ("RW292", "note"),
+    "stepwise-differs": ("RW293", "error"),
+    "padding-shifts-positions": ("RW294", "error"),
+    "rows-share-positions": ("RW295", "error"),
+    "merged-cache-differs": ("RW296", "error"),
+    "eviction-breaks-distances": ("RW297", "error"),
+    "state-leaks": ("RW298", "error"),
+    "cached-keys-keep-table": ("RW299", "warning"),
 }
 
 

@@ -55,8 +55,11 @@ class HeadDim(click.ParamType):
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--format", "form", type=click.Choice(["text", "github"]), default="text", help="github: annotations.")
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
+@click.option("--decode", is_flag=True, help="Check a decoder with its cache: transformers:…, or an object's step.")
 @click.option("--gallery", is_flag=True, help="Check the gallery of known faults (all, or those TARGET begins).")
-def command(target: str | None, gallery: bool, as_json: bool, form: str, strict: bool, **asked: Any) -> None:
+def command(
+    target: str | None, gallery: bool, decode: bool, as_json: bool, form: str, strict: bool, **asked: Any
+) -> None:
     """Say what is wrong with the RoPE of TARGET, told from outside.
 
     TARGET is package.module:attribute, file.py:attribute, file.onnx, or transformers:MODEL_TYPE or
@@ -68,6 +71,11 @@ def command(target: str | None, gallery: bool, as_json: bool, form: str, strict:
     if target is None:
         raise click.UsageError("Missing argument 'TARGET'.")
     from ._output import exit_code, foreign_output, print_json
+
+    if decode:
+        from ._decode import decode_command
+
+        raise SystemExit(decode_command(target, as_json=as_json, form=form, strict=strict, asked=asked))
 
     with foreign_output():
         named, reports, meant = _checked(target, asked)

@@ -95,6 +95,25 @@ def resolve(target: str, *, layout: str = "bshd", kv_heads: int | None = None, o
     return Targets(found=(found,), runs=runs)
 
 
+def decoder_of(target: str) -> tuple[Any, str]:
+    """Give the object "package.module:attribute" or "file.py:attribute", made where it is a class, and whose code runs.
+
+    Raises:
+        RopewalkError: where there is no such thing, or it cannot be imported or made.
+    """
+    home, colon, attribute = target.rpartition(":")
+    if not colon or not home or not attribute:
+        raise RopewalkError(f"{shown(target)} is no target. {_HELP}")
+    module, runs = _imported(home)
+    value = _attribute(module, attribute, home)
+    if callable(value) and (inspect.isclass(value) or not hasattr(value, "step")):
+        try:
+            value = value()
+        except Exception as error:
+            raise RopewalkError(f"{target}() raised {first_line(error)}: put an instance into the file.") from error
+    return value, runs
+
+
 def _imported(home: str) -> tuple[Any, str]:
     path = Path(home)
     if home.endswith(".py") or path.is_file():
