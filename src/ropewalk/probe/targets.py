@@ -261,7 +261,7 @@ def of_config(config: Any, name: str = "") -> Targets:
                 fn=one.fn,
                 expect=one.rope,
                 options=options,
-                note=f"its apply function is {one.apply_name}",
+                note=one.note,
             )
         )
     library = importlib.import_module("transformers")
