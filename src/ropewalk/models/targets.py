@@ -11,8 +11,7 @@ from typing import Any
 
 from .._checks import shown
 from ..errors import RopewalkError
-from .families import family_of
-from .huggingface import read_huggingface
+from .families import config_in, read_family
 from .model import Model
 
 MAX_FILE_BYTES = 64 * 2**20
@@ -84,11 +83,11 @@ def _exists(path: Path) -> bool:
 
 def _read_path(path: Path) -> Model:
     if path.is_dir():
-        inner = path / "config.json"
-        if not inner.is_file():
-            other = next((name for name in ("params.json", "model_index.json") if (path / name).is_file()), None)
-            hint = f"; it holds {other}, which belongs to another family of files" if other else ""
-            raise RopewalkError(f"{path} has no config.json{hint}. Give a directory with one, or the file itself.")
+        inner = config_in(path)
+        if inner is None:
+            raise RopewalkError(
+                f"{path} has no config.json and no params.json. Give a directory with one, or the file."
+            )
         path = inner
     if path.suffix.lower() in _OTHER_FILES:
         what = _OTHER_FILES[path.suffix.lower()]
@@ -122,15 +121,7 @@ def _json_of(path: Path) -> object:
 
 
 def _read_object(data: Mapping[str, Any], target: str) -> Model:
-    family = family_of(data)
-    if family == "huggingface":
-        return read_huggingface(data, target=target)
-    if family == "tokenizer":
-        raise RopewalkError(f"{target} is a tokenizer's configuration. Give the model's config.json.")
-    raise RopewalkError(
-        f"{target} is a configuration of the {family} family, which this version does not read. "
-        "Give the Hugging Face config.json of the same model."
-    )
+    return read_family(data, target)
 
 
 def _read_name(name: str) -> Model:
