@@ -87,7 +87,7 @@ FILE_KINDS: dict[str, tuple[str, str]] = {
     "gguf-parts": ("RW175", "warning"),
     "stored-frequencies": ("RW176", "warning"),
     "gguf-table": ("RW177", "note"),
-    "gguf-fitted": ("RW178", "note"),
+    "frequencies-fitted": ("RW178", "note"),
     "gguf-plan": ("RW179", "note"),
 }
 

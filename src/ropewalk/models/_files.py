@@ -26,6 +26,12 @@ def open_regular(path: Path) -> BinaryIO:
     return os.fdopen(number, "rb", buffering=0)
 
 
+def starts_with(path: Path, magic: bytes) -> bool:
+    """Whether a regular file starts with these bytes, whatever its name."""
+    with open_regular(path) as stream:
+        return stream.read(len(magic)) == magic
+
+
 def reason_of(error: Exception) -> str:
     """Say in words why the system refused a path."""
     return getattr(error, "strerror", None) or str(error)

@@ -410,7 +410,7 @@ def _static(
         reading.source("scaling", origin, label)
         if how.startswith("fitted"):
             reading.find(
-                "gguf-fitted",
+                "frequencies-fitted",
                 key="rope_freqs.weight",
                 seen=f"{len(divisors)} divisors",
                 right=shown(scaling),

@@ -97,12 +97,6 @@ class GGUFHeader:
         return values.astype(np.float64)
 
 
-def is_gguf(path: Path) -> bool:
-    """Whether a regular file starts as a GGUF does, whatever its name."""
-    with open_regular(path) as stream:
-        return stream.read(4) == MAGIC
-
-
 def read_header(path: Path) -> GGUFHeader:
     """Read what stands before the weights of a GGUF file.
 
