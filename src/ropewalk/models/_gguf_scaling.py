@@ -364,6 +364,9 @@ def _yarn_magnitude(
     source: "Source", label: str | None, factor: float, mscale: float | None, mscale_all_dim: float | None
 ) -> float | None:
     view = source.view
+    if source.facts.compressed:  # DeepSeek-V4's code applies none
+        view.reading.source("attention_factor", source.described, label)
+        return 1.0
     derived = magnitude(factor)
     if mscale and mscale_all_dim:
         derived = magnitude(factor, mscale) / magnitude(factor, mscale_all_dim)

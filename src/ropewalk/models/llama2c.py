@@ -61,8 +61,8 @@ def read_llama2c(path: Path, header: dict[str, int], *, target: str = "") -> Mod
                 key="freq_cis_real",
                 seen="a table of no plain ladder",
                 right="the ladder of base 10000 that run.c computes",
-                message="the tables of cos and sin in the file are no ladder of one base. llama2.c's run.c does not read "
-                "them and computes base 10000, which is described; the model may have been trained otherwise.",
+                message="the tables of cos and sin in the file are no ladder of one base. llama2.c's run.c does not "
+                "read them and computes base 10000, which is described; the model may have been trained otherwise.",
             )
         else:
             if found != theta:

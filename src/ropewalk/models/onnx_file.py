@@ -75,8 +75,8 @@ def read_onnx(path: Path, *, target: str = "") -> Model:
         layers.append(ropes[key])
     if not layers:
         raise RopewalkError(
-            f"{path} has no RotaryEmbedding or GroupQueryAttention node whose tables are constants, so its RoPE cannot be "
-            "read. Give the model's config.json."
+            f"{path} has no RotaryEmbedding or GroupQueryAttention node whose tables are constants, so its RoPE cannot "
+            "be read. Give the model's config.json."
         )
     # queries and keys have a node each
     shared = all(layer is layers[number ^ 1] for number, layer in enumerate(layers[:-1] if len(layers) % 2 else layers))
@@ -96,8 +96,8 @@ def _graph(path: Path) -> Any:
         size = Window(stream, path).size
         if size > MAX_GRAPH_BYTES:
             raise RopewalkError(
-                f"{path} has {size // 2**20} MiB; graphs up to {MAX_GRAPH_BYTES // 2**20} MiB are read, with their weights "
-                "outside. Give the model's config.json."
+                f"{path} has {size // 2**20} MiB; graphs up to {MAX_GRAPH_BYTES // 2**20} MiB are read, with their "
+                "weights outside. Give the model's config.json."
             )
         try:
             import onnx
@@ -121,8 +121,8 @@ def _table(path: Path, cos: Any, sin: Any) -> _Table:
         or not 1 <= shape[1] <= MAX_HEAD_DIM // 2
     ):
         raise RopewalkError(
-            f"{path}: the tables {cos.name[:80]} and {sin.name[:80]} have shapes {list(shape)} and {list(sin.dims)}; two "
-            "equal ones [positions, pairs] are expected."
+            f"{path}: the tables {cos.name[:80]} and {sin.name[:80]} have shapes {list(shape)} and {list(sin.dims)}; "
+            "two equal ones [positions, pairs] are expected."
         )
     rows = [_second_row(path, one, int(shape[1])) for one in (cos, sin)]
     magnitude = np.hypot(*rows)
@@ -185,8 +185,8 @@ def _rope(reading: Reading, seen: _Table, *, interleaved: bool) -> Rope:
         key="cos_cache",
         seen=f"{len(angles)} angles of position 1",
         right=f"base {theta:g}, {how}",
-        message="an ONNX graph holds tables of cos and sin, not parameters: the base and the scaling shown are fitted to "
-        "their second row, and the width of the tables is taken for that of the head.",
+        message="an ONNX graph holds tables of cos and sin, not parameters: the base and the scaling shown are fitted "
+        "to their second row, and the width of the tables is taken for that of the head.",
     )
     return Rope(
         head_dim=width,
