@@ -5,7 +5,7 @@ from gguf import GGUFWriter
 
 
 def write(path, architecture, *, tensors=None, **keys):
-    """Write a GGUF; a key "rope__freq_base" is `<architecture>.rope.freq_base`. Floats are float32, as converters do."""
+    """Write a GGUF; a key "rope__freq_base" is `<architecture>.rope.freq_base`. Floats are float32."""
     writer = GGUFWriter(path, architecture)
     base = {"block_count": 4, "context_length": 4096, "embedding_length": 1024, "attention__head_count": 8}
     for name, value in {**base, **keys}.items():

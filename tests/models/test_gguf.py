@@ -24,14 +24,20 @@ CONFIGS = BIN.parent
 needs_files = pytest.mark.skipif(not BIN.is_dir(), reason=f"the shared files are not there: {BIN}")
 
 # llama_model_rope_type of llama.cpp, written down a second time from its source: F101, F102, F103
-INTERLEAVED = """llama llada llama4 deci baichuan internlm2 minicpm xverse command-r cohere2 olmo arctic deepseek deepseek2
-deepseek2-ocr plm chatglm granite granitemoe granitehybrid chameleon bailingmoe neo-bert smollm3 arcee ernie4_5
-ernie4_5-moe mistral3 mistral4 llama-embed maincoder glm-dsa glm4""".split()
-HALF = """falcon falcon-h1 grok dbrx jina-bert-v3 modern-bert nomic-bert nomic-bert-moe eurobert stablelm bitnet qwen qwen2
-dream qwen2moe qwen3 qwen3moe llada-moe rnd1 olmo2 olmoe phi2 phi3 phimoe plamo plamo2 plamo3 gemma gemma2 gemma3 gemma3n
-gemma4 gemma-embedding starcoder2 openelm gptneox codeshell orion nemotron exaone exaone4 exaone-moe minicpm3 bailingmoe2
-dots1 hunyuan-moe jais2 gpt-oss hunyuan-dense lfm2 lfm2moe smallthinker seed_oss grovemoe apertus minimax-m2 cogvlm
-pangu-embedded afmoe qwen3next mimo2 step35 glm4moe hunyuan_vl""".split()
+INTERLEAVED = """
+    llama llada llama4 deci baichuan internlm2 minicpm xverse command-r cohere2 olmo arctic deepseek
+    deepseek2 deepseek2-ocr plm chatglm granite granitemoe granitehybrid chameleon bailingmoe
+    neo-bert smollm3 arcee ernie4_5 ernie4_5-moe mistral3 mistral4 llama-embed maincoder glm-dsa
+    glm4
+""".split()
+HALF = """
+    falcon falcon-h1 grok dbrx jina-bert-v3 modern-bert nomic-bert nomic-bert-moe eurobert stablelm
+    bitnet qwen qwen2 dream qwen2moe qwen3 qwen3moe llada-moe rnd1 olmo2 olmoe phi2 phi3 phimoe
+    plamo plamo2 plamo3 gemma gemma2 gemma3 gemma3n gemma4 gemma-embedding starcoder2 openelm
+    gptneox codeshell orion nemotron exaone exaone4 exaone-moe minicpm3 bailingmoe2 dots1
+    hunyuan-moe jais2 gpt-oss hunyuan-dense lfm2 lfm2moe smallthinker seed_oss grovemoe apertus
+    minimax-m2 cogvlm pangu-embedded afmoe qwen3next mimo2 step35 glm4moe hunyuan_vl
+""".split()
 AXES = {"qwen2vl": "chunked", "paddleocr": "chunked"} | dict.fromkeys(
     ["qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"], "interleaved"
 )
@@ -202,9 +208,7 @@ def test_phi3_longrope_is_the_same_rope_as_in_its_configuration(file):
 
 
 def test_deepseek_describes_its_rope_part_and_the_softmax(file):
-    keys = dict(
-        attention__key_length=576, attention__key_length_mla=192, attention__kv_lora_rank=512, context_length=163840
-    )
+    keys = {"attention__key_length": 576, "attention__kv_lora_rank": 512, "context_length": 163840}
     yarn = {
         "rope__scaling__type": "yarn",
         "rope__scaling__factor": 40.0,

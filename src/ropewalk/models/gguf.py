@@ -12,7 +12,7 @@ from ..rope import Rope
 from ._gguf_ropes import Source, read_gguf_rope
 from ._reading import Reading, UnreadableError, View
 from .gguf_facts import ENGINE, Facts, gguf_facts
-from .gguf_file import GGUFHeader, read_header
+from .gguf_file import LONG, GGUFHeader, read_header
 from .model import Layer, Model, QueryScale
 
 _PART = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.IGNORECASE)
@@ -37,7 +37,7 @@ def read_gguf(path: Path | str, *, target: str = "") -> Model:
     headers = _headers(path)
     main = headers[0]
     name = main.metadata.get("general.architecture")
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or name in ("", LONG):
         raise RopewalkError(
             f"{path} names no general.architecture, so it describes no model. Give the GGUF of a model, not of a "
             "tokenizer alone."

@@ -21,9 +21,9 @@ from ._files import Window, open_regular
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-MAX_KEYS = 65_536
-MAX_TENSORS = 262_144
-MAX_WALKED = 2**21  # strings in arrays: the largest vocabularies and their merges have about a million
+MAX_KEYS = 16_384
+MAX_TENSORS = 32_768
+MAX_WALKED = 1_500_000  # strings in arrays: the largest vocabularies and their merges have 850,000
 MAX_METADATA = 2**28
 MAX_NAME = 65_535  # bytes of a key, as the format says
 MAX_WORD = 256  # bytes of a string that is kept
