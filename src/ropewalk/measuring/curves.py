@@ -93,7 +93,8 @@ class Measurement:
     @property
     def best(self) -> Curve | None:
         """The curve with the least loss past the trained length, None where nothing was measured there."""
-        return min((one for one in self.curves if one.beyond is not None), key=lambda one: one.beyond, default=None)
+        measured = [(one.beyond, i) for i, one in enumerate(self.curves) if one.beyond is not None]
+        return self.curves[min(measured)[1]] if measured else None
 
     def curve(self, name: str) -> Curve | None:
         """Give the curve of a method, or None."""

@@ -158,7 +158,7 @@ def _from_gguf(path: Path, config: Any, dtype: "torch.dtype") -> "nn.Module":
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
     """Silence transformers' log and progress bars for a while."""
-    log, gguf = transformers.logging, "transformers.modeling_gguf_pytorch_utils"
+    log = transformers.logging
     level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
     log.disable_progress_bar()
