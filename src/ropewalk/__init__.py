@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .models.targets import preset_names as preset_names
     from .models.targets import read as read
     from .pairs import Pairs as Pairs
+    from .planning import extend as extend
     from .probe.checking import check as check
     from .rope import Rope as Rope
     from .turning.dispatch import rotate as rotate
@@ -47,6 +48,7 @@ _HOMES = {
     "Strided": "axes",
     "check": "probe.checking",
     "compare": "comparison",
+    "extend": "planning",
     "inspect": "inspection",
     "preset_names": "models.targets",
     "read": "models.targets",
@@ -72,6 +74,7 @@ __all__ = [
     "__version__",
     "check",
     "compare",
+    "extend",
     "inspect",
     "preset_names",
     "read",
