@@ -145,7 +145,8 @@ def _from_gguf(path: Path, config: Any, dtype: "torch.dtype") -> "nn.Module":
     with skip():
         model = _asked(transformers.AutoModelForCausalLM.from_config, {"config": config, "dtype": dtype}, what)
     asked = {"return_tensors": True, "model_to_load": model, "torch_dtype": dtype}
-    weights = _asked(loading.load_gguf_checkpoint, {"gguf_checkpoint_path": str(path), **asked}, what)["tensors"]
+    with _without_bar(loading):
+        weights = _asked(loading.load_gguf_checkpoint, {"gguf_checkpoint_path": str(path), **asked}, what)["tensors"]
     missing = set(_asked(model.load_state_dict, {"state_dict": weights, "strict": False}, what).missing_keys)
     model.tie_weights()
     tied = {id(one) for name, one in model.named_parameters(remove_duplicate=False) if name not in missing}
@@ -170,3 +171,17 @@ def _quiet(transformers: Any) -> Iterator[None]:
         log.set_verbosity(level)
         if bars:
             log.enable_progress_bar()
+
+
+@contextmanager
+def _without_bar(module: Any) -> Iterator[None]:
+    """Take away the progress bar that unpacking draws whatever transformers' log is told."""
+    bar = getattr(module, "tqdm", None)
+    if bar is None:
+        yield
+        return
+    module.tqdm = lambda items, **_: items
+    try:
+        yield
+    finally:
+        module.tqdm = bar
