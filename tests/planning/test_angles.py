@@ -118,4 +118,4 @@ def test_speeds_near_the_ends_of_float64_stay_json(recwarn):
     for plan in (extend(fast, 2**53), extend(rope(scaling=lists), 240)):
         json.dumps(plan.to_dict(), allow_nan=False)
     assert extend(fast, 2**53).full_turns == 64
-    assert [str(one.message) for one in recwarn if "/planning/" in one.filename] == []
+    assert [str(one.message) for one in recwarn if "ropewalk/planning/" in one.filename] == []
