@@ -342,3 +342,13 @@ def test_a_path_with_a_colon_in_it_is_a_path(tmp_path):
     except OSError:
         pytest.skip("this file system has no such names")
     assert run(path, path).exit_code == EQUAL
+
+
+def test_what_is_adapted_is_asked_in_its_own_layout(files, monkeypatch):
+    from ropewalk import Rope, rotate
+    from ropewalk.probe.targets import Target, Targets
+
+    rope = Rope(head_dim=96, rope_theta=3e5, pairing="half")
+    found = Target(name="x.onnx", fn=lambda x, position_ids: rotate(x, position_ids, rope), options={})
+    monkeypatch.setattr("ropewalk.probe.targets.resolve", lambda target, *, layout: Targets(found=(found,)))
+    assert run(files[1], "x.onnx", "--layout", "bhsd").exit_code == EQUAL

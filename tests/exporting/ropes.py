@@ -40,6 +40,7 @@ SHAPES = {
     "dealt": Rope(pairing="half", axes=Sections(sections=(24, 20, 20), arrangement="interleaved"), **BASE),
     "alternating": Rope(pairing="interleaved", axes=Sections(sections=(20, 22, 22), arrangement="alternating"), **BASE),
     "ladders": Rope(pairing="half", axes=Ladders(widths=(64, 64)), **BASE),
+    "softmax": Rope(pairing="interleaved", scaling=SCALINGS["yarn-softmax"], **(BASE | {"head_dim": 64})),
     "open-length": Rope(pairing="half", head_dim=96, rope_theta=71738.123),
 }
 ROPES = PLAIN | SHAPES

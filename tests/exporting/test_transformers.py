@@ -20,7 +20,7 @@ REFUSED = {
     "odd": ("odd",),
     "tiled": ("pairing",),
     "ladders": ("axes",),
-    "ntk-vllm": ("method",),
+    "ntk-vllm": ("scaling",),
     "ntk-base": ("scaling",),
 }
 V4_REFUSED = {**REFUSED, "proportional": ("scaling",), "proportional-factor": ("scaling",)}

@@ -78,7 +78,6 @@ class Decoder:
             "one-behind": lambda: ids - 1,
             "one-ahead": lambda: ids + 1,
             "window-constant": lambda: ids[:, :1] + 0 * after,
-            "width-of-cache": lambda: held + ids * 0 + after,
             "longest-row": lambda: cache.next.max() + ids * 0 + after,
             "module-counter": lambda: self.counter + ids * 0 + after,
             "counter-never-reset": lambda: self.counter + ids * 0 + after,

@@ -1,7 +1,5 @@
 """`ropewalk check`: what is wrong with somebody's RoPE, told from outside."""
 
-import sys
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -72,14 +70,15 @@ def command(
         _gallery(target, as_json)
     if target is None:
         raise click.UsageError("Missing argument 'TARGET'.")
+    from ._output import exit_code, foreign_output, print_json
+
     if decode:
         from ._decode import decode_command
 
         raise SystemExit(decode_command(target, as_json=as_json, form=form, strict=strict, asked=asked))
-    with redirect_stdout(sys.stderr):  # what foreign code prints must not end up in the document
-        named, reports, meant = _checked(target, asked)
-    from ._output import exit_code, print_json
 
+    with foreign_output():
+        named, reports, meant = _checked(target, asked)
     if as_json:
         print_json(_document(target, named, reports))
     elif form == "github":
@@ -206,13 +205,13 @@ def _escaped(text: str, more: str = "") -> str:
 def _gallery(prefix: str | None, as_json: bool) -> None:
     from ..errors import RopewalkError
     from ..probe.gallery import exhibits
-    from ._output import print_json
+    from ._output import foreign_output, print_json
     from ._reports import looked_at, print_gallery
 
     shown = [one for one in exhibits() if one.id.startswith(prefix or "")]
     if not shown:
         raise RopewalkError(f"the gallery has nothing whose number begins with {prefix}: M01 to M48, V01 to V28.")
-    with redirect_stdout(sys.stderr):
+    with foreign_output():
         rows = [looked_at(one) for one in shown]
     if as_json:
         fields = [{key: value for key, value in row.items() if key not in ("report", "exhibit")} for row in rows]

@@ -1,9 +1,7 @@
 """`ropewalk compare`: what differs between two descriptions or functions, or between the engines that read one."""
 
 import math
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,11 +151,12 @@ def _is_function(target: str) -> bool:
 def _measured(a: str, b: str, asked: dict[str, Any], **options: Any) -> "Comparison":
     """Compare where a side is a function, its code run."""
     from ..probe.comparing import compare
+    from ._output import foreign_output
 
     if asked["head_dim"] == "auto":
         asked["head_dim"] = None
     given = {name: value for name, value in asked.items() if value is not None}
-    with redirect_stdout(sys.stderr):  # what foreign code prints must not end up in the document
+    with foreign_output():
         sides = [_black_box(one, asked["layout"]) if _is_function(one) else one for one in (a, b)]
         return compare(sides[0], sides[1], **given, **options)
 
@@ -177,7 +176,8 @@ def _black_box(target: str, layout: str) -> "BlackBox":
             "holds each against its configuration."
         )
     (one,) = named.found
-    return BlackBox(fn=one.fn, name=target if one.name == target else f"{target}: {one.name}", options=one.options)
+    name = target if one.name == target else f"{target}: {one.name}"
+    return BlackBox(fn=one.fn, name=name, options={"layout": "bshd", **one.options})  # what is adapted takes that
 
 
 def _print(compared: "Comparison | None", readings: "list[Engines]", *, all_pairs: bool, plot: Path | None) -> None:

@@ -4,7 +4,8 @@ import json
 import shlex
 from typing import Any
 
-from ..scaling import Dynamic, Linear, LongRope, Ntk
+from ..axes import Sections
+from ..scaling import Dynamic, Linear, LongRope, Ntk, Yarn
 from ._carriers import PARTIAL, carried
 from ._proving import engine_named, prove
 from ._settings import Settings
@@ -29,6 +30,9 @@ def _configured(subject: Subject, spelling: int, name: str) -> Settings:
     chosen, config, notes = written(subject, spelling, name, "transformers")
     arch = chosen.arch
     for group in chosen.groups:
+        if group.label and isinstance(group.rope.scaling, Yarn) and not group.rope.scaling.truncate:
+            # loading nests an old block too, and inside the blocks of layer types truncate is not read
+            raise Refused(name, f"it ignores truncate for layers of type {group.label} and rounds", ("truncate",))
         if group.rope.width != group.rope.head_dim and chosen.model_type not in PARTIAL and not arch.ignore_partial:
             raise Refused(name, f"{arch.config_class} turns whole heads", ("rotary_dim",))
     said = f"verified against transformers {TRANSFORMERS}: loads, and gives the same inv_freq"
@@ -39,6 +43,12 @@ def vllm(subject: Subject) -> Settings:
     """Give vLLM's flag --hf-overrides, which replaces the block of rope parameters of the model that is served."""
     if subject.model_type == "chatglm":
         raise Refused("vllm", "its ChatGLM class reads rope_ratio and no rope_parameters", ("rope_parameters",))
+    rope = subject.single
+    if subject.model_type is None and rope is not None:
+        if rope.direction < 0:
+            raise Refused("vllm", "no key turns backwards: the model's class does", ("direction",))
+        if isinstance(rope.axes, Sections) and rope.axes.arrangement == "alternating":
+            raise Refused("vllm", "no key alternates axes: the model's class does", ("axes",))
     chosen, config, notes = written(subject, 5, "vllm", "vLLM")
     inner = config.get(chosen.home, config)
     kept: Config = {"rope_parameters": inner["rope_parameters"]}
@@ -68,10 +78,11 @@ def written(subject: Subject, spelling: int, name: str, engine: str) -> tuple[Su
         Refused: where there is none.
     """
     first: Refused | None = None
-    for candidate in _candidates(subject, name):
+    for candidate in candidates(subject, name):
         try:
             config = config_of(candidate, spelling=spelling)
-            return candidate, config, prove(candidate, config, engine_named(engine), name)
+            alike = engine == "transformers"
+            return candidate, config, prove(candidate, config, engine_named(engine), name, read_alike=alike)
         except UnwritableError as error:
             first = first or Refused(name, error.reason, error.lost)
         except Refused as error:
@@ -80,7 +91,15 @@ def written(subject: Subject, spelling: int, name: str, engine: str) -> tuple[Su
     raise first
 
 
-def _candidates(subject: Subject, name: str) -> list[Subject]:
+def candidates(subject: Subject, name: str) -> list[Subject]:
+    """Give the subject under its own architecture, or under every one that could carry its rope.
+
+    Raises:
+        Refused: where there is none.
+    """
+    for rope in subject.ropes if name != "vllm" else ():
+        if isinstance(rope.scaling, Ntk) and rope.scaling.method == "vllm":
+            raise Refused(name, "it has no rope_type for vLLM's own form of ntk", ("scaling",))
     own = [subject] if subject.model_type is not None and subject.arch.source.startswith("transformers") else []
     if own:
         return own

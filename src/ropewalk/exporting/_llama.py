@@ -16,7 +16,7 @@ from ..scaling import Default, Dynamic, Linear, Llama3, LongRope, Ntk, Proportio
 from ..scaling._frequencies import ladder, magnitude
 from ._ggml import Parameters
 from ._hugging import as_json
-from ._llama_names import ARCHITECTURES, FACTORS, FREQS, NEIGHBOURS, SLIDING, SWITCHED_BETAS, WHOLE_HEADS
+from ._llama_names import ARCHITECTURES, FACTORS, FREQS, NEIGHBOURS, PERMUTED, SLIDING, SWITCHED_BETAS, WHOLE_HEADS
 from ._settings import Settings
 from ._subject import Refused, Subject
 
@@ -166,6 +166,8 @@ def gguf(subject: Subject) -> Settings:
     if any(set(layer.ropes) - {"attention"} for layer in subject.layers):
         raise Refused("gguf", "no key holds the rope of an indexer: the architecture does", ("indexer",))
     by_label = {group.label: group.rope for group in subject.groups}
+    if len(by_label) < len(subject.groups):
+        raise Refused("gguf", "it has one rope for full attention and one for sliding attention", ("ropes",))
     main = by_label.pop("full_attention", None) or (by_label.pop(None, None) if None in by_label else None)
     if main is None and len(by_label) == 1:
         main = by_label.popitem()[1]
@@ -184,7 +186,13 @@ def gguf(subject: Subject) -> Settings:
     document: dict[str, Any] = {"metadata": data, "tensors": tensors}
     _prove(main, lambda length: of_metadata(document, length), "gguf")
     notes = [f"keys and names of the package gguf 0.19.0; read as {VERSION} reads them: source read"]
-    if (main.pairing == "half") == (arch in NEIGHBOURS):
+    if main.pairing == "interleaved" and arch not in NEIGHBOURS:
+        raise Refused("gguf", f"a file of architecture {arch} turns halves", ("pairing",))
+    if main.pairing == "half" and arch in NEIGHBOURS - (PERMUTED if subject.model_type is not None else frozenset()):
+        raise Refused("gguf", f"a file of architecture {arch} turns neighbours", ("pairing",))
+    if subject.model_type is None:
+        notes.append(f"architecture {arch} stands for any that pairs channels like it and loads the same tensors")
+    elif main.pairing == "half" and arch in NEIGHBOURS:
         notes.append(f"a file of architecture {arch} turns neighbours: its converter permutes the weights")
     return Settings(engine="gguf", version="gguf 0.19.0", text=as_json(document), notes=tuple(notes))
 

@@ -68,6 +68,8 @@ NEIGHBOURS = frozenset(
     "arcee chatglm cohere2 command-r deepseek2 ernie4_5 glm-dsa glm4 granite granitemoe llama llama4 mistral3 "
     "mistral4 olmo smollm3".split()
 )
+# of those, the ones whose converter permutes the weights of half-split models
+PERMUTED = frozenset("arcee granite granitemoe llama mistral3 olmo smollm3".split())
 # architectures whose graph takes rope_freqs
 FREQS = frozenset("apertus arcee exaone4 gemma4 granite llama llama4 mistral3".split())
 # architectures whose graph takes rope_factors_long and rope_factors_short

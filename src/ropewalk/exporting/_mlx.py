@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..axes import Sections
-from ..scaling import Default, Dynamic, Linear, LongRope, Ntk, Yarn
-from ._hugging import _candidates, as_json
+from ..scaling import Default, Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
+from ._hugging import as_json, candidates
 from ._proving import engine_named, prove
 from ._settings import Settings
 from ._subject import Refused, Subject
@@ -31,7 +31,6 @@ FILES: Mapping[str, File] = {
     "deepseek_v3": File(),
     "dots1": File(),
     "ernie4_5": File(scaled=False),
-    "exaone4": File(),
     "gemma": File(scaled=False),
     "gemma2": File(scaled=False),
     "gemma3_text": File(every=6),
@@ -52,7 +51,6 @@ FILES: Mapping[str, File] = {
     "mistral4": File(spelling=5),
     "mixtral": File(scaled=False),
     "nanochat": File(scaled=False),
-    "olmo": File(scaled=False),
     "olmo2": File(),
     "olmoe": File(),
     "phi": File(scaled=False, partial="partial_rotary_factor"),
@@ -74,7 +72,7 @@ def mlx(subject: Subject) -> Settings:
     if any(isinstance(rope.axes, Sections) for rope in subject.ropes):
         raise Refused("mlx", "mlx-lm turns text alone: it has one position a token", ("axes",))
     first: Refused | None = None
-    for candidate in _candidates(subject, "mlx"):
+    for candidate in candidates(subject, "mlx"):
         try:
             return _settings(candidate)
         except UnwritableError as error:
@@ -93,7 +91,8 @@ def _settings(subject: Subject) -> Settings:
     config = config_of(subject, spelling=file.spelling)
     _respell(config.get(subject.home, config), subject, file)
     notes = prove(subject, config, engine_named("mlx-lm"), "mlx")
-    said = f"verified against mlx-lm {VERSION} (mlx_lm/models/{subject.model_type}.py, rope_utils.py): source read"
+    file_name = f"mlx_lm/models/{subject.model_type}.py"
+    said = f"verified against mlx-lm {VERSION} ({file_name}, rope_utils.py): its own code was run"
     carrier = () if subject.part else (f"model_type {subject.model_type} stands for any file that pairs like it",)
     return Settings(engine="mlx", version=VERSION, text=as_json(config), notes=(said, *carrier, *notes))
 
@@ -103,12 +102,15 @@ def _check(subject: Subject, file: File) -> None:
     name = subject.model_type
     for rope in subject.ropes:
         scaling = rope.scaling
+        if rope.pairing == "half" and subject.arch.pairing_key is not None and name != "mistral4":
+            raise Refused("mlx", f"mlx-lm's {name} turns neighbours", ("pairing",))
         if not file.scaled and not isinstance(scaling, Default):
             raise Refused("mlx", f"mlx-lm's {name} reads a base alone", ("scaling",))
         if rope.width != rope.head_dim and file.partial is None and not subject.arch.indexer:
             raise Refused("mlx", f"mlx-lm's {name} turns whole heads", ("rotary_dim",))
-        allowed = {"deepseek_v2": Yarn, "hunyuan_v1_dense": Default | Ntk, "phi3": Default | Linear | LongRope}
-        if not isinstance(scaling, allowed.get(name or "", object)):
+        only = {"deepseek_v2": Yarn, "hunyuan_v1_dense": Default | Ntk, "phi3": Default | LongRope}
+        only |= {"phimoe": Default | LongRope, "gpt_oss": Default | Linear | Llama3 | Yarn}
+        if not isinstance(scaling, only.get(name or "", object)):
             raise Refused("mlx", f"mlx-lm's {name} has no {scaling.rope_type} scaling", ("scaling",))
         if isinstance(scaling, Dynamic) and rope.width != rope.head_dim:
             raise Refused("mlx", "dynamic scaling was verified for whole heads alone", ("scaling",))

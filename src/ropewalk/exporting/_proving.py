@@ -8,7 +8,7 @@ import numpy as np
 from ..engines._outcome import Outcome
 from ..engines.reading import _outcome
 from ..engines.rules import ENGINES, Engine
-from ..engines.sources import Source, gather
+from ..engines.sources import gather
 from ..errors import RopewalkError
 from ..models.model import Layer
 from ..models.targets import read
@@ -22,7 +22,9 @@ def engine_named(name: str) -> Engine:
     return next(engine for engine in ENGINES if engine.name == name)
 
 
-def prove(subject: Subject, config: Mapping[str, Any], engine: Engine, shown_as: str) -> tuple[str, ...]:
+def prove(
+    subject: Subject, config: Mapping[str, Any], engine: Engine, shown_as: str, *, read_alike: bool = True
+) -> tuple[str, ...]:
     """Read a configuration back, give what the engine's rule notes, or raise where anything comes back otherwise.
 
     Args:
@@ -30,6 +32,7 @@ def prove(subject: Subject, config: Mapping[str, Any], engine: Engine, shown_as:
         config: its rotary keys.
         engine: whose rule reads them.
         shown_as: the name that an error gives.
+        read_alike: whether ropewalk itself must read the same description; an engine may have words of its own.
 
     Raises:
         Refused: where ropewalk or the engine reads another rope, or the engine does not load the configuration.
@@ -46,16 +49,17 @@ def prove(subject: Subject, config: Mapping[str, Any], engine: Engine, shown_as:
         raise Refused(shown_as, "the configuration does not describe the same layers", ("layers",))
     for number, (wanted, found) in enumerate(zip(subject.layers, layers, strict=True)):
         lost = _lost_layer(wanted, found)
-        if lost:
+        if lost and (read_alike or set(wanted.ropes) != set(found.ropes)):
             where = f"layer {number} comes back otherwise" if subject.part else "the rope comes back otherwise"
             raise Refused(shown_as, f"{where} from its keys", lost)
     notes: dict[str, None] = {}
     for source in gather(config, subject.part or None)[2]:
         outcome = _outcome(engine, source)
-        lost = _lost_in_engine(source, outcome)
+        wanted = subject.layers[source.layers[0] if subject.part else 0].ropes[source.use]
+        lost = _lost_in_engine(wanted, outcome)
         words = "; ".join(outcome.notes)
         if outcome.refused is not None:
-            raise Refused(shown_as, outcome.refused, ("scaling",) if source.rope.scaling.rope_type != "default" else ())
+            raise Refused(shown_as, outcome.refused, ("scaling",) if wanted.scaling.rope_type != "default" else ())
         if lost:
             raise Refused(shown_as, words or "its rule reads these keys otherwise", lost)
         notes |= dict.fromkeys(outcome.notes)
@@ -93,15 +97,15 @@ def differing(wanted: Rope, found: Rope) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _lost_in_engine(source: Source, outcome: Outcome) -> tuple[str, ...]:
+def _lost_in_engine(wanted: Rope, outcome: Outcome) -> tuple[str, ...]:
     if outcome.refused is not None:
         return ()
-    lengths = [None, *_lengths(source.rope)]
-    same = all(same_pairs(source.rope.pairs(length), _table(outcome, length)) for length in lengths)
-    if same:
+    if all(same_pairs(wanted.pairs(length), _table(outcome, length)) for length in (None, *_lengths(wanted))):
         return ()
-    named = () if outcome.rope is None else differing(source.rope, outcome.rope)
-    return named or ("scaling",)
+    named = [] if outcome.rope is None else list(differing(wanted, outcome.rope))
+    if outcome.rope is not None and wanted.pairs().cos_sin_factor == outcome.rope.pairs().cos_sin_factor:
+        named = [name for name in named if name != "attention_factor"]  # what was derived is now stated
+    return tuple(named) or ("scaling",)
 
 
 def _table(outcome: Outcome, length: int | None) -> Pairs:
@@ -124,7 +128,9 @@ def same_pairs(one: Pairs, other: Pairs, rtol: float = 1e-12) -> bool:
     same = all(
         np.array_equal(getattr(one, name), getattr(other, name)) for name in ("first", "second", "axis")
     ) and np.allclose(one.inv_freq, other.inv_freq, rtol=rtol, atol=0)
-    if one.second_inv_freq is not None or other.second_inv_freq is not None:
+    if one.second_inv_freq is None or other.second_inv_freq is None:
+        same = same and one.second_inv_freq is other.second_inv_freq
+    else:
         same = same and np.array_equal(one.second_inv_freq, other.second_inv_freq)
     factors = ("cos_sin_factor", "softmax_factor")
     return same and all(np.isclose(getattr(one, name), getattr(other, name), rtol=rtol, atol=0) for name in factors)

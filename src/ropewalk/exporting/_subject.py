@@ -152,10 +152,21 @@ def subject_of(target: object, part: str | None = None, layer: int | None = None
 
 
 def _architecture_of(model: Model, part: str, main: str) -> tuple[str | None, str]:
-    """Give the architecture of a part and the key that it stands under, (None, "") where that is not known."""
+    """Give the architecture of a part and the key that it stands under, (None, "") where that is not known.
+
+    Engines' rules are those of language models: a tower's rope goes out as a rope by itself.
+    """
     facts = architecture(model.model_type)
+    if part != main:
+        return None, ""
     for key, kind in facts.parts.items():
         if PART_NAMES.get(key, key.removesuffix("_config")) == part:
             return kind, key
-    known = part == main and facts.known and not facts.positions
+    # a composite whose text part may be of any type (LLaVA): what type it was is not kept
+    inside = any(
+        origin.partition(".")[0].endswith("_config")
+        for value, origin in model.sources.items()
+        if value.startswith(f"{part}.")
+    )
+    known = facts.known and not facts.positions and not inside
     return (model.model_type, "") if known else (None, "")

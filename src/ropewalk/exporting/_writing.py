@@ -78,7 +78,11 @@ def _key(arch: Architecture, name: str) -> str:
 
 def _put_kinds(config: Config, subject: Subject) -> None:
     kinds = [layer.kind for layer in subject.layers]
-    if any(kind is not None for kind in kinds) and subject.part:
+    rule = subject.arch.layers or {}
+    if rule.get("rule") == "indices" and subject.part:
+        first = rule.get("first", 0)
+        config[rule["keys"][0]] = [number + first for number, kind in enumerate(kinds) if kind == rule["hit"]]
+    elif any(kind is not None for kind in kinds) and subject.part:
         config["layer_types"] = kinds
     if subject.arch.off_layers is not None and subject.part:
         config["no_rope_layers"] = [int(layer.rope is not None) for layer in subject.layers]
@@ -178,7 +182,7 @@ def _put_old(
     for group in groups:
         block, facts = dict(blocks[group.label]), arch.labels.get(group.label or "", Label())
         if block["rope_type"] == "proportional":
-            raise UnwritableError("transformers 4 has no rope_type 'proportional'", "scaling")
+            raise UnwritableError("the old spelling has no rope_type 'proportional'", "scaling")
         if group.label is not None and not facts.theta_keys:
             raise UnwritableError(f"no key of the old spelling holds the base of {group.label}", "rope_theta")
         theta = block.pop("rope_theta")

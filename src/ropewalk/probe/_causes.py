@@ -287,7 +287,8 @@ CAUSES: dict[str, tuple[str, str]] = {
         "silent: answers depend on what was decoded before, or is being decoded beside",
     ),
     "cached-keys-keep-table": (
-        "none in the code: the scaling changes its frequencies with the length, and keys cached before keep the old ones",
+        "none in the code: the scaling changes its frequencies with the length, and keys cached before keep the old "
+        "ones",
         "beyond the switch generated text is unlike the same text scored at once; cache keys before rotation, or turn "
         "them again",
     ),

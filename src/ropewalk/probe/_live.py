@@ -17,7 +17,7 @@ from .decoding import DecoderReport, check_decoder
 
 SWITCH = 16
 _SAYS = {"dynamic": "RW127 dynamic-cached-keys", "longrope": "RW128 longrope-switch"}
-MOST_PARAMETERS = 150_000_000
+MOST_PARAMETERS = 250_000_000  # a gigabyte
 _MAPPINGS = tuple(
     f"MODEL_FOR_{name}_MAPPING" for name in ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "PRETRAINING")
 )
@@ -192,27 +192,25 @@ class _Decoder:
         return cache
 
     def tried(self) -> None:
-        """Run once, to see that it runs at all and what its cache holds; give positions a row for each axis if need be."""
+        """Run once: whether it runs at all, what its cache holds, and whether positions need a row for each axis."""
         tokens = torch.tensor([[3, 5, 7, 9]])
         with torch.no_grad():
             out, cache = self.prefill(tokens)
             if getattr(cache, "layers", None) is None:
                 raise RopewalkError(f"its cache is {type(cache).__name__}, which has no layers")
-            ids = torch.arange(4)[None]
-            for rows in (1, 3):
-                self.rows = rows
-                try:
-                    again, _ = self.prefill(tokens, position_ids=ids)
-                except Exception:
-                    if rows == 3:
-                        raise
-                    continue
-                break
+            try:
+                again = self._at(tokens, rows=1)
+            except Exception:  # a model of several axes, which wants a row for each
+                again = self._at(tokens, rows=3)
         if not torch.isfinite(out).all() or not torch.isfinite(again).all():
             raise RopewalkError("its outputs are not finite with random weights")
         kinds = {type(layer).__name__ for layer in cache.layers}
         self.plain = kinds == {"DynamicLayer"}
         self.holds = ", ".join(sorted(kinds))
+
+    def _at(self, tokens: Tensor, rows: int) -> Tensor:
+        self.rows = rows
+        return self.prefill(tokens, position_ids=torch.arange(tokens.shape[1])[None])[0]
 
     def _rows(self, ids: Tensor | None) -> Tensor | None:
         return ids if ids is None or self.rows == 1 else ids[None].expand(self.rows, -1, -1)

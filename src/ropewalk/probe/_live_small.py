@@ -29,6 +29,7 @@ CHOSEN = (
 GROUPS = ("n_group", "topk_group", "num_expert_groups", "n_groups_expert")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth")
 VOCABULARIES = ("vocab_size", "vocab_size_per_layer_input", "text_vocab_size")
+CHUNKS = ("mamba_chunk_size", "chunk_size", "ssm_chunk_size")  # of a scan, which pads every prompt to it
 WINDOWS = ("sliding_window", "attention_chunk_size", "local_attention_window", "attention_window_size")
 MOST = {"width": 96, "experts": 4, "chosen": 2, "vocab": 128, "window": 8, "layers": 8}
 
@@ -51,7 +52,9 @@ def small(config: Any, *, switch: int, narrow: bool) -> tuple[Any, list[str], in
         _bound(one, CHOSEN, MOST["chosen"], changed)
         _bound(one, GROUPS, 1, changed)
         _bound(one, VOCABULARIES, MOST["vocab"], changed)
-        _bound(one, WINDOWS, MOST["window"], changed)
+        _bound(one, (*WINDOWS, *CHUNKS), MOST["window"], changed)
+        _bound(one, ("attn_layer_period", "expert_layer_period"), 2, changed)
+        _bound(one, ("attn_layer_offset", "expert_layer_offset"), 1, changed)
         _bound(one, ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), 1, changed)
         if isinstance(getattr(one, "pad_token_id", None), int) and one.pad_token_id >= MOST["vocab"]:
             one.pad_token_id = 0
@@ -115,16 +118,9 @@ def _layers(config: Any, changed: dict[str, tuple[Any, Any]]) -> None:
 
 def _kinds(rows: list[tuple[str, ...]]) -> list[int]:
     """Give the places of the first layers up to the one that completes the kinds, or one of each where that is far."""
-    kinds = set(rows)
-    seen: set[tuple[str, ...]] = set()
-    for place, row in enumerate(rows):
-        seen.add(row)
-        if seen == kinds and place >= 1:
-            break
-    if place < MOST["layers"]:
-        return list(range(place + 1))
-    firsts = sorted({rows.index(row) for row in kinds})
-    return sorted({0, 1, *firsts})[: MOST["layers"]]
+    firsts = sorted({rows.index(row) for row in rows})
+    last = max(1, firsts[-1])
+    return list(range(last + 1)) if last < MOST["layers"] else sorted({0, 1, *firsts})[: MOST["layers"]]
 
 
 def _narrow(config: Any, changed: dict[str, tuple[Any, Any]]) -> None:

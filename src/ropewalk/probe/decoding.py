@@ -10,10 +10,12 @@ from ..errors import RopewalkError
 from ..findings import Finding
 from ._evidence import Evidence
 from .box import BoxFailure
-from .decoding_calls import ROOMS, Caller
+from .decoding_asking import Asker, manner
+from .decoding_calls import ROOMS, Caller, OutOfTime
 from .decoding_memory import evicted, forgets, switched
-from .decoding_questions import Asker, manner, merged, padded, rows_together, stepwise, windows
+from .decoding_questions import stepwise, windows
 from .decoding_report import DecoderReport
+from .decoding_rows import merged, padded, rows_together
 from .decoding_shifts import gaps
 from .verdicts import settled, verdict
 
@@ -114,6 +116,9 @@ def check_decoder(
             _all(asker, findings, tuple(window_sizes), longest, right_padding, switch)
     except BoxFailure as failure:
         findings.append(_of_failure(failure))
+    except OutOfTime:
+        words = f"{caller.calls} calls took {caller.seconds:.3g} s of {timeout:g} s; give more by timeout"
+        asker.left.append(("what comes after the questions above", words))
     return DecoderReport(
         findings=settled([*_of_evidence(asker.asked), *findings]),
         evidence=tuple(asker.asked),
@@ -184,11 +189,12 @@ def _sensitive(asker: Asker) -> None:
         return
     tokens = asker.tokens(51)
     ids = np.arange(len(tokens))
-    moved = np.where(ids >= len(ids) // 2, ids + 1, ids)
+    moved = np.where(ids >= len(ids) // 3, ids + 1, ids)  # not where a window or a chunk may begin
     reach = float(gaps(asker.caller.anew(tokens, moved), asker.caller.whole(tokens)).max())
     if reach <= 2 * asker.room:
         words = f"one position more changes the outputs by {reach:.2g}; rounding may by {asker.room:.2g}"
         asker.left.append(("faults by single positions", words))
+        asker.searching = False
 
 
 def _of_failure(failure: BoxFailure) -> Finding:
@@ -217,6 +223,6 @@ def _of_evidence(evidence: Iterable[Evidence]) -> list[Finding]:
                 right=first.right,
                 where=first.detail["question"],
                 severity=first.detail.get("severity"),
-            )  # fmt: skip
+            )
         )
     return findings

@@ -29,6 +29,10 @@ WANTED = {
 ROOMS = {"float64": 1e-8, "float32": 2e-4, "tf32": 0.02, "float16": 0.02, "bfloat16": 0.1}
 
 
+class OutOfTime(Exception):
+    """The time for all calls together is used up, by calls none of which hung."""
+
+
 @dataclass(frozen=True, slots=True)
 class Takes:
     """Which arguments a function takes: role to parameter name, and the roles that it cannot do without."""
@@ -62,7 +66,7 @@ class Caller:
                 raise RopewalkError(f"{name} must be a function, got {shown(hook)}.")
         self.library = None if backend == "auto" else LIBRARIES[backend]
         self.device, self.timeout = device, timeout
-        self.calls, self.seconds = 0, 0.0
+        self.calls, self.seconds, self.longest = 0, 0.0, 0.0
         self.last_only = False
         self.dtype = ""
         self._worker = Worker()
@@ -144,6 +148,8 @@ class Caller:
             try:
                 out = self._called(kind, function, taken, tokens, values, where)
             except BoxFailure as error:
+                if error.failure.kind == "hang":
+                    raise
                 failure = failure or error
                 continue
             if any(kind.takes(one) for one in (out if isinstance(out, tuple | list) else ())):
@@ -167,12 +173,14 @@ class Caller:
     def _timed(self, function: Callable[[], Any], where: str) -> Any:
         self.calls += 1
         began = time.perf_counter()
+        left = self.timeout - self.seconds
+        if left < self.timeout / 4 and left < self.longest:
+            raise OutOfTime
         try:
-            left = self.timeout - self.seconds
-            if left <= 0:
-                raise TimeoutError
             return self._worker.call(function, left)
         except TimeoutError:
+            if left < self.timeout / 4:
+                raise OutOfTime from None
             words = f"no answer within {self.timeout:g} s ({self.calls} calls in all)"
             raise BoxFailure(Failure(kind="hang", message=words, where=where)) from None
         except BaseException as error:
@@ -180,7 +188,8 @@ class Caller:
             words = f"{type(error).__name__}: {lines[0][:200]}".rstrip(": ")
             raise BoxFailure(Failure(kind="raised", message=words, where=where)) from error
         finally:
-            self.seconds += time.perf_counter() - began
+            took = time.perf_counter() - began
+            self.seconds, self.longest = self.seconds + took, max(self.longest, took)
 
     def _read(self, answer: Any, name: str, tokens: NDArray, where: str) -> tuple[NDArray, Any]:
         assert self.library is not None
@@ -230,7 +239,7 @@ def takes(kind: str, function: Any) -> Takes:
     if not callable(function):
         raise RopewalkError(f"{kind} must be a function, got {shown(function)}: {WANTED[kind]}.")
     try:
-        inner = function.forward if hasattr(function, "named_buffers") else function
+        inner: Any = getattr(function, "forward", None) if hasattr(function, "named_buffers") else function
         parameters = list(inspect.signature(inner).parameters.values())
     except (TypeError, ValueError):  # built in: told by nothing
         return Takes({} if kind == "prefill" else {"cache": ""}, frozenset())

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .decoding_questions import Asker, Gap, manner
+from .decoding_asking import Asker, Gap, manner
 from .decoding_shifts import gaps, of_steps
 
 
@@ -220,28 +220,33 @@ def switched(asker: Asker, switch: int) -> None:
     """Ask what becomes of cached keys where the table changes, and whether it changes back."""
     for with_ids in asker.modes():
         words = manner(with_ids, asker.caller)
-        middle, long = switch + max(2, switch // 2), 2 * switch
-
-        def leak(seed: int, with_ids: bool = with_ids) -> Iterator[Gap]:
-            given = asker.tokens(seed + 40, long)
-            for name, size in ((f"{middle} tokens after {long}: ", middle), (f"{switch} after {long}: ", switch)):
-                tokens = asker.tokens(seed, size)
-                asker.caller.anew(tokens[: switch // 2])
-                before = asker.caller.anew(tokens, np.arange(size) if with_ids else None)
-                asker.caller.anew(given, np.arange(long) if with_ids else None)
-                after = asker.caller.anew(tokens, np.arange(size) if with_ids else None)
-                gap = asker.compare(tokens, after, 0, right=before, row=name)
-                yield from [gap] if gap is not None else []
-
-        def across(seed: int, with_ids: bool = with_ids) -> Iterator[Gap]:
-            tokens, start = asker.tokens(seed, middle), switch - 3
-            asker.caller.anew(tokens[: switch // 2])
-            _, cache = asker.prompt(tokens[None], start, with_ids)
-            got = asker.onward(tokens[None], cache, start, with_ids)[0]
-            right = asker.caller.anew(tokens, np.arange(middle) if with_ids else None)
-            gap = asker.compare(tokens, got[switch - start :], 0, right=right, from_token=switch)
-            yield from [gap] if gap is not None else []
-
-        asker.ask("cached-keys-keep-table", f"token by token across {switch} tokens{words}", across)
+        road = _road(asker, _across, with_ids, switch)
+        asker.ask("cached-keys-keep-table", f"token by token across {switch} tokens{words}", road)
         # once: where nothing sets it back, what is asked again is as stretched before as after
-        asker.ask("state-leaks", f"long sequences, then shorter ones{words}", leak, once=True)
+        road = _road(asker, _set_back, with_ids, switch)
+        asker.ask("state-leaks", f"long sequences, then shorter ones{words}", road, once=True)
+
+
+def _across(asker: Asker, seed: int, with_ids: bool, switch: int) -> Iterator[Gap]:
+    tokens, start = asker.tokens(seed, switch + max(2, switch // 2)), switch - 3
+    asker.caller.anew(tokens[: switch // 2])
+    _, cache = asker.prompt(tokens[None], start, with_ids)
+    got = asker.onward(tokens[None], cache, start, with_ids)[0]
+    right = asker.caller.anew(tokens, np.arange(len(tokens)) if with_ids else None)
+    gap = asker.compare(tokens, got[switch - start :], 0, right=right, from_token=switch)
+    yield from [gap] if gap is not None else []
+
+
+def _set_back(asker: Asker, seed: int, with_ids: bool, switch: int) -> Iterator[Gap]:
+    long = asker.tokens(seed + 40, 2 * switch)
+
+    def asked(tokens: NDArray) -> NDArray:
+        return asker.caller.anew(tokens, np.arange(len(tokens)) if with_ids else None)
+
+    for size in (switch + max(2, switch // 2), switch):
+        tokens = asker.tokens(seed, size)
+        asked(tokens[: switch // 2])
+        before = asked(tokens)
+        asked(long)
+        gap = asker.compare(tokens, asked(tokens), 0, right=before, row=f"{size} tokens after {len(long)}: ")
+        yield from [gap] if gap is not None else []

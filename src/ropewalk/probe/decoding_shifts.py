@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-SCANNED = 12
+SCANNED = 8
 
 
 def gaps(got: NDArray, right: NDArray) -> NDArray:
