@@ -50,6 +50,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "factor-below-one": ("RW143", "warning"),
     "ramp-empty": ("RW144", "warning"),
     "engines-extrapolation": ("RW145", "warning"),
+    "form-outside-scope": ("RW160", "error"),
+    "scaling-implied": ("RW161", "warning"),
+    "ramp-inverted": ("RW162", "warning"),
+    "indexer-pairing": ("RW163", "note"),
     "number-as-text": ("RW150", "note"),
     "null-absent": ("RW151", "note"),
     "old-spelling": ("RW152", "note"),
@@ -67,10 +71,27 @@ KINDS: dict[str, tuple[str, str]] = {
     "rope-absent": ("RW307", "error"),
     "part-missing": ("RW308", "error"),
     "layer-rule": ("RW309", "error"),
+    "measured-otherwise": ("RW310", "error"),
     "layer-plan": ("RW320", "warning"),
+    "measured-roughly": ("RW321", "warning"),
     "length-differs": ("RW350", "note"),
     "description-differs": ("RW351", "note"),
     "layer-count": ("RW352", "note"),
+    "measured": ("RW353", "note"),
+}
+
+# RW17x come from files that are no configuration object: GGUF, checkpoints, graphs.
+FILE_KINDS: dict[str, tuple[str, str]] = {
+    "gguf-key-missing": ("RW170", "warning"),
+    "gguf-scale-lost": ("RW171", "warning"),
+    "gguf-ext-factor": ("RW172", "warning"),
+    "gguf-log-multiplier": ("RW173", "warning"),
+    "gguf-engine": ("RW174", "warning"),
+    "gguf-parts": ("RW175", "warning"),
+    "stored-frequencies": ("RW176", "warning"),
+    "gguf-table": ("RW177", "note"),
+    "frequencies-fitted": ("RW178", "note"),
+    "gguf-plan": ("RW179", "note"),
 }
 
 # RW2xx come from `ropewalk check`: what a function does. The first 48 are the faults of the gallery, in its order.
@@ -190,7 +211,7 @@ class Finding:
     @classmethod
     def of(cls, name: str, *, where: str, seen: str, right: str, message: str) -> "Finding":
         """Make a finding of a known kind; its code and severity follow from the name."""
-        code, severity = KINDS[name] if name in KINDS else CHECK_KINDS[name]
+        code, severity = next(kinds[name] for kinds in (KINDS, FILE_KINDS, CHECK_KINDS) if name in kinds)
         return cls(code=code, name=name, severity=severity, where=where, seen=seen, right=right, message=message)
 
     def to_dict(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..errors import RopewalkError
@@ -12,7 +11,7 @@ from ..models._reading import Reading, View, _as_number
 from ..models.architectures import Label, architecture
 from ..models.huggingface import _parts
 from ..models.model import Layer, Model
-from ..models.targets import _exists, _json_of, preset, read
+from ..models.targets import configuration, read
 from ..rope import Rope
 from ..scaling import LongRope, Ntk, scaling_to_dict
 
@@ -84,23 +83,9 @@ def gather(target: object, part: str | None = None) -> tuple[Model | None, str, 
             f"the rules of engines are known for the language model, part {main!r} of {model.target}, and not for "
             f"{part!r}. Leave the part out."
         )
-    config = _config_of(target)
+    config = configuration(target)
     sources = _of_model(model) if config is None else _of_config(config, model)
     return model, model.target or "a model", [one for one in sources if one.part == main]
-
-
-def _config_of(target: object) -> Mapping[str, Any] | None:
-    if isinstance(target, Mapping):
-        return target
-    if isinstance(target, Model):
-        return None
-    if hasattr(target, "to_dict"):
-        return target.to_dict()  # type: ignore[union-attr]
-    path = Path(str(target))
-    if _exists(path):
-        data = _json_of(path / "config.json" if path.is_dir() else path)
-        return data if isinstance(data, Mapping) else None
-    return preset(str(target))["config"]
 
 
 def _of_model(model: Model) -> Iterator[Source]:
