@@ -38,7 +38,7 @@ LONGROPE = {
 SWEEP = (
     "llama mistral mixtral qwen2 qwen3 qwen3_moe qwen2_vl qwen2_5_vl qwen3_vl phi phi3 phimoe gptj codegen gpt_neox "
     "falcon gemma gemma2 gemma3_text cohere cohere2 glm glm4 olmo2 stablelm deepseek_v3 gpt_oss llama4_text smollm3 "
-    "nanochat exaone4 persimmon granite starcoder2 qwen3_next falcon_h1 bamba"
+    "nanochat exaone4 persimmon granite starcoder2 qwen3_next falcon_h1"
 ).split()
 
 
