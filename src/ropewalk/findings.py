@@ -71,10 +71,13 @@ KINDS: dict[str, tuple[str, str]] = {
     "rope-absent": ("RW307", "error"),
     "part-missing": ("RW308", "error"),
     "layer-rule": ("RW309", "error"),
+    "measured-otherwise": ("RW310", "error"),
     "layer-plan": ("RW320", "warning"),
+    "measured-roughly": ("RW321", "warning"),
     "length-differs": ("RW350", "note"),
     "description-differs": ("RW351", "note"),
     "layer-count": ("RW352", "note"),
+    "measured": ("RW353", "note"),
 }
 
 # RW17x come from files that are no configuration object: GGUF, checkpoints, graphs.
@@ -173,6 +176,13 @@ CHECK_KINDS: dict[str, tuple[str, str]] = {
     "precision-notable": ("RW290", "note"),
     "state-cast": ("RW291", "note"),
     "two-tables": ("RW292", "note"),
+    "stepwise-differs": ("RW293", "error"),
+    "padding-shifts-positions": ("RW294", "error"),
+    "rows-share-positions": ("RW295", "error"),
+    "merged-cache-differs": ("RW296", "error"),
+    "eviction-breaks-distances": ("RW297", "error"),
+    "state-leaks": ("RW298", "error"),
+    "cached-keys-keep-table": ("RW299", "warning"),
 }
 
 

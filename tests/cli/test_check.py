@@ -1,12 +1,15 @@
 """`ropewalk check`: the exit codes, the three outputs, and that what is not asked for does not happen."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import ropewalk
 from ropewalk.cli import main
 
 CODE = '''"""A rope as somebody writes it, and some that are wrong."""
@@ -196,3 +199,33 @@ def test_a_hanging_function_ends_the_process(tmp_path):
     command = [sys.executable, "-m", "ropewalk", "check", f"{file}:turn", "--head-dim", "16", "--timeout", "1"]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=50, check=False)
     assert done.returncode == 1 and "no answer within 1 s" in done.stdout
+
+
+LOUD = """
+import os
+
+from some_rope import right
+
+
+def writes(x, position_ids):
+    os.write(1, b"a line from code that is not Python")
+    return right(x, position_ids)
+
+
+def never(x, position_ids):
+    while True:
+        print("again")
+        os.write(1, b"and again")
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("writes", 0), ("never", 1)])
+def test_the_document_is_whole_whatever_foreign_code_prints(here, name, code):
+    (here / "loud_here.py").write_text(LOUD, encoding="utf-8")
+    command = [sys.executable, "-m", "ropewalk", "check", f"loud_here.py:{name}", "--head-dim", "16", "--json"]
+    paths = [str(Path(ropewalk.__file__).parents[1]), *sys.path]  # PYTHONPATH may be relative to where tests began
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run([*command, "--timeout", "1"], capture_output=True, check=False, env=environment)
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["ok"]) == (code, code == 0)
+    assert b"again" in done.stderr or code == 0

@@ -339,9 +339,9 @@ def test_a_directory_without_a_config(tmp_path):
 
 
 def test_a_directory_of_another_family_is_read(tmp_path):
-    (tmp_path / "params.json").write_text('{"dim": 4096, "n_layers": 32, "n_heads": 32}')
-    assert "interleaved" in seen(tmp_path)
-    assert "interleaved" in seen(tmp_path / "params.json")
+    (tmp_path / "params.json").write_text('{"dim": 4096, "n_layers": 32, "n_heads": 32, "rope_theta": 500000.0}')
+    assert "RoPE of text: layers 0-31" in seen(tmp_path)
+    assert "RoPE of text: layers 0-31" in seen(tmp_path / "params.json")
 
 
 def test_a_directory_with_a_config_is_read(config):

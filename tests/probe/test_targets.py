@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ropewalk import Rope, RopewalkError
+from ropewalk.probe.checking import check
 from ropewalk.probe.targets import of_config, resolve
 from ropewalk.turning import naive
 
@@ -173,10 +174,85 @@ def test_other_call_shapes_are_found(quiet, kind):
     assert named.found and all(near_own_rope(one) for one in named.found if one.expect.pairing == "half")
 
 
-def test_a_module_that_makes_its_own_positions_is_left_with_the_reason(quiet):
-    named = resolve("transformers:dinov3_vit")
-    assert not named.found
-    assert named.left[0][1] == "it makes its positions itself, from the size of its input"
+def test_a_module_that_cannot_be_given_positions_is_left_with_the_reason(quiet):
+    named = resolve("transformers:musicflamingo")
+    left = dict(named.left)
+    assert left["pos_emb (MusicFlamingoRotaryEmbedding)"] == "it makes its positions itself, from the size of its input"
+
+
+@pytest.mark.parametrize(
+    ("kind", "notes", "words"),
+    [
+        ("dinov3_vit", {"state-cast"}, "2π times the coordinates of a patch"),
+        ("efficientloftr", {"offset", "table-end", "negative-ids"}, "a grid of features, which counts from 1"),
+        ("llama4_vision_model", {"offset", "table-end", "negative-ids"}, "square image"),
+    ],
+)
+def test_modules_that_place_their_patches_are_asked_for_places_of_our_choice(quiet, kind, notes, words):
+    (one,) = resolve(f"transformers:{kind}").found
+    report = check(one.fn, expect=one.expect, **one.options)
+    assert words in one.note and report.recipe == "as declared"
+    assert {(finding.severity, finding.name) for finding in report.findings} == {("note", name) for name in notes}
+
+
+def test_v_jepa_2_is_asked_through_its_attention_and_has_its_tiled_table(quiet):
+    (one,) = resolve("transformers:vjepa2").found
+    report = check(one.fn, expect=one.expect, **one.options)
+    assert one.expect.pairing == "hybrid_tile" and report.recipe == "as declared"
+    assert report.ok and {finding.severity for finding in report.findings} <= {"note"}
+    plain = check(one.fn, expect=one.expect.replace(pairing="interleaved"), **one.options)
+    assert "hybrid-tile" in [finding.name for finding in plain.findings if finding.severity == "error"]
+
+
+def test_nanochat_is_right_as_it_is_and_the_conjugate_of_the_usual(quiet):
+    (one,) = resolve("transformers:nanochat").found
+    report = check(one.fn, expect=one.expect, **one.options)
+    assert one.expect.direction == -1 and {finding.severity for finding in report.findings} <= {"note"}
+    usual = check(one.fn, expect=one.expect.replace(direction=1), **one.options)
+    assert [finding.name for finding in usual.findings if finding.severity == "error"] == ["conjugate"]
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+def test_a_nested_truncate_that_transformers_does_not_read_is_a_rounded_ramp(quiet, truncate):
+    from transformers import Olmo3Config
+
+    block = {"rope_type": "yarn", "rope_theta": 3e5, "factor": 12.0, "original_max_position_embeddings": 6144}
+    nested = {
+        "full_attention": {**block, "truncate": truncate},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 2e4},
+    }
+    found = of_config(Olmo3Config(rope_parameters=nested, max_position_embeddings=73728)).found
+    errors = {
+        one.name.partition("[")[2].partition("]")[0]: [
+            finding.name
+            for finding in check(one.fn, expect=one.expect, **one.options).findings
+            if finding.severity != "note"
+        ]
+        for one in found
+    }
+    assert errors == {"full_attention": [] if truncate else ["yarn-rounded"], "sliding_attention": []}
+
+
+def test_two_axes_in_one_pair_are_one_verdict(quiet):
+    from transformers import HunYuanVLConfig
+
+    rope = {"rope_type": "dynamic", "factor": 1.0, "alpha": 50.0, "rope_theta": 2e4, "mrope_section": [8, 8, 16, 16]}
+    text = {"hidden_size": 384, "num_attention_heads": 4, "head_dim": 96, "rope_parameters": rope}
+    (one,) = of_config(HunYuanVLConfig(text_config=text)).found
+    report = check(one.fn, expect=one.expect, **one.options)
+    (error,) = [finding for finding in report.findings if finding.severity == "error"]
+    assert error.name == "not-a-rotation" and "turned by different axes" in error.seen
+    assert error.right == "one axis for the two channels of a pair"
+
+
+@pytest.mark.parametrize("kind", ["codegen", "clvp"])
+def test_float32_from_an_apply_function_is_a_note_where_the_attention_answers_for_it(quiet, kind):
+    one = resolve(f"transformers:{kind}").found[0]
+    options = {**one.options, "max_position": 600}
+    report = check(one.fn, expect=one.expect, **options)
+    assert ("note", "float32-out") in [(finding.severity, finding.name) for finding in report.findings] and report.ok
+    alone = check(lambda x, ids: one.fn(x, ids), expect=one.expect, **options)
+    assert [finding.name for finding in alone.findings if finding.severity == "error"] == ["float32-out"]
 
 
 def test_a_directory_is_read_and_nothing_of_it_is_run(quiet, tmp_path):

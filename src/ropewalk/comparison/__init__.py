@@ -1,5 +1,6 @@
 """What differs between two descriptions: tables of pairs first, then models layer by layer."""
 
+from .measured import Measured, Measurement
 from .models import Comparison, Group, compare
 from .tables import AngleDifference, Factors, PairDifference, PairsComparison, Turn, compare_pairs
 
@@ -8,6 +9,8 @@ __all__ = [
     "Comparison",
     "Factors",
     "Group",
+    "Measured",
+    "Measurement",
     "PairDifference",
     "PairsComparison",
     "Turn",

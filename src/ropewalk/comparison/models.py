@@ -1,7 +1,7 @@
 """Two models, compared layer by layer."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from .._checks import MAX_POSITION, whole
@@ -12,6 +12,7 @@ from ..inspection import number_words
 from ..models.model import Layer, Model
 from ..models.targets import read
 from ..rope import Rope
+from .measured import Measured, Measurement
 from .tables import (
     DISTANCES,
     AngleDifference,
@@ -35,11 +36,12 @@ class Group:
     Attributes:
         place: which layers, in words ("text: layers 0-31").
         use: "attention", "indexer" ….
-        a: the rope in A, None where these layers have none.
+        a: the rope in A, None where these layers have none; of a side that was measured, the nearest description.
         b: the rope in B.
         length: tokens that length-dependent ropes were resolved for; None means the trained length or less.
         result: the two tables, subtracted; None where one side has no rope.
         changes: what the descriptions say differently, in words, by field.
+        measured: by side ("a", "b"), how exactly the one was measured that is a function and no description.
     """
 
     place: str
@@ -49,11 +51,12 @@ class Group:
     length: int | None
     result: PairsComparison | None
     changes: Mapping[str, str]
+    measured: Mapping[str, Measurement] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:
-        """Whether both sides turn vectors alike."""
-        return self.result is not None and self.result.equal
+        """Whether both sides turn vectors alike, as far as was measured."""
+        return self.result is not None and self.result.equal and not any(one.faults for one in self.measured.values())
 
     @property
     def words(self) -> str:
@@ -72,6 +75,7 @@ class Group:
             "length": self.length,
             "changes": dict(self.changes),
             "result": None if self.result is None else self.result.to_dict(),
+            "measured": {side: one.to_dict() for side, one in self.measured.items()},
         }
 
 
@@ -139,8 +143,11 @@ def compare(
 ) -> Comparison:
     """Compare two descriptions of rotary embeddings, A being the reference.
 
+    `ropewalk.compare` does the same, and takes functions too.
+
     Args:
-        a: a Rope, a Model, a dict (a configuration, or what their to_dict gives), or whatever else `read` takes.
+        a: a Rope, a Model, a dict (a configuration, or what their to_dict gives), whatever else `read` takes, or
+            something Measured.
         b: the same. A lone Rope is compared with every rope of the other's main part.
         distances: tokens, at which angles are subtracted.
         length: tokens in the sequence, for ropes that depend on it; None compares them at the trained length and, where
@@ -159,11 +166,14 @@ def compare(
     left, right = _side("A", a), _side("B", b)
     groups: list[Group] = []
     findings: dict[Finding, None] = {}
-    for place, seen_left, seen_right in _places(left, right, part, findings):
-        for use, numbers, one, other in _uses(seen_left, seen_right):
-            where = place if place == "rope" else f"{place}: {layers_words(numbers)}"
-            groups.append(_group(where, use, one, other, steps, length))
-        findings |= dict.fromkeys(layer_findings(place, seen_left, seen_right))
+    if left.measured is not None or right.measured is not None:
+        groups += _measured_groups(left, right, part, steps, length)
+    else:
+        for place, seen_left, seen_right in _places(left, right, part, findings):
+            for use, numbers, one, other in _uses(seen_left, seen_right):
+                where = place if place == "rope" else f"{place}: {layers_words(numbers)}"
+                groups.append(_group(where, use, one, other, steps, length))
+            findings |= dict.fromkeys(layer_findings(place, seen_left, seen_right))
     for group in groups:
         findings |= dict.fromkeys(group_findings(group))
     if not groups and not findings:
@@ -178,9 +188,12 @@ class _Side(NamedTuple):
     name: str
     model: Model | None
     rope: Rope | None
+    measured: Measured | None = None
 
 
 def _side(letter: str, given: object) -> _Side:
+    if isinstance(given, Measured):
+        return _Side(given.name, None, None, given)
     if isinstance(given, Mapping) and isinstance(given.get("schema"), str):
         own = {"ropewalk.rope/1": Rope.from_dict, "ropewalk.model/1": Model.from_dict}
         given = own.get(given["schema"], lambda data: data)(given)
@@ -211,8 +224,7 @@ def _places(
     if left.model is None or right.model is None:
         model, lone = (right.model, left) if left.model is None else (left.model, right)
         assert model is not None
-        layers = _part_of(model, part) if part else model.layers
-        name = part or next((name for name, held in model.parts.items() if held is model.layers), "rope")
+        name, layers = _one_part(model, part)
         ropes = tuple(layer for layer in layers if layer.ropes)
         alone = tuple(Layer(ropes=dict.fromkeys(layer.ropes, lone.rope)) for layer in ropes)  # type: ignore[arg-type]
         ropes = tuple(Layer(ropes=layer.ropes) for layer in ropes)
@@ -248,6 +260,13 @@ def _places(
         yield name, a.parts[name], b.parts[name]
 
 
+def _one_part(model: Model, part: str | None) -> tuple[str, Layers]:
+    """Give the part that is meant, its main part where none is named, with its name."""
+    if part is not None:
+        return part, _part_of(model, part)
+    return next((name for name, held in model.parts.items() if held is model.layers), "rope"), model.layers
+
+
 def _lone(rope: Rope | None) -> Layers:
     return () if rope is None else (Layer(ropes={"attention": rope}),)
 
@@ -280,6 +299,68 @@ def _group(place: str, use: str, a: Rope | None, b: Rope | None, steps: tuple[in
     first = next(results)
     at, result = first if not first[1].equal else next((one for one in results if not one[1].equal), first)
     return Group(place=place, use=use, a=a, b=b, length=at, result=result, changes=changes(a, b))
+
+
+def _measured_groups(
+    left: _Side, right: _Side, part: str | None, steps: tuple[int, ...], length: int | None
+) -> Iterator[Group]:
+    """Hold a function against every rope of the other side, or against another function."""
+    model = left.model or right.model
+    if model is None:
+        one, other = (side.measured or side.rope for side in (left, right))
+        yield _measured_group("rope", "attention", one, other, steps, length)
+        return
+    name, layers = _one_part(model, part)
+    for use, numbers, rope, _ in _uses(layers, layers):
+        one, other = left.measured or rope, right.measured or rope
+        yield _measured_group(f"{name}: {layers_words(numbers)}", use, one, other, steps, length)
+
+
+def _measured_group(place: str, use: str, a: Any, b: Any, steps: tuple[int, ...], length: int | None) -> Group:
+    """Compare two sides of which at least one is a function; where lengths matter, at each until they differ."""
+    axes = max((side.axes.num_axes for side in (a, b) if isinstance(side, Rope)), default=1)
+    ropes = [side for side in (a, b) if isinstance(side, Rope)]
+    boxes = [side for side in (a, b) if isinstance(side, Measured)]
+    first = group = _at_length(place, use, a, b, steps, length, axes)
+    if length is None and group.equal:
+        beyond = {one.beyond for one in group.measured.values() if one.beyond is not None}
+        beyond |= {switch + more for rope in ropes for switch in _switches(rope) for more in (0, 1)}
+        beyond |= {max(steps) + 1} if any(rope.length_dependent for rope in ropes) else set()
+        tried = sorted(one for one in beyond if all(one <= box.longest for box in boxes))
+        for at in tried:
+            group = _at_length(place, use, a, b, steps, at, axes)
+            if not group.equal:
+                return group
+    return first
+
+
+def _at_length(place: str, use: str, a: Any, b: Any, steps: tuple[int, ...], length: int | None, axes: int) -> Group:
+    sides = {"a": a, "b": b}
+    measured = {name: side.measure(length, axes) for name, side in sides.items() if isinstance(side, Measured)}
+    ropes: dict[str, Rope | None] = {name: None if name in measured else side for name, side in sides.items()}
+    words: dict[str, str] = {}
+    for name, one in measured.items():
+        other = "b" if name == "a" else "a"
+        ropes[name], told = sides[name].explain(one, ropes[other], length)
+        if ropes[other] is not None:
+            words |= {kind: f"A has {said}" if name == "a" else said for kind, said in told.items()}
+    tables = {name: measured[name].pairs if name in measured else side.pairs(length) for name, side in sides.items()}
+    for name in measured:  # it cannot be seen from outside
+        softmax = tables["b" if name == "a" else "a"].softmax_factor
+        tables[name] = replace(tables[name], softmax_factor=softmax)
+    result = compare_pairs(
+        tables["a"],
+        tables["b"],
+        distances=steps,
+        error=measured["a"].room if "a" in measured else None,
+        error_b=measured["b"].room if "b" in measured else None,
+        factor_error=sum(one.factor_room for one in measured.values()),
+    )
+    if result.equal:
+        words = {}
+    return Group(
+        place=place, use=use, a=ropes["a"], b=ropes["b"], length=length, result=result, changes=words, measured=measured
+    )
 
 
 def _switches(rope: Rope) -> Iterator[int]:

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from .models import Group
 
 
-# which fields of a description move what
+# which fields of a description move what; of a function that was measured, which kinds of deviation
 MOVES = {
-    "channels": ("pairing", "rotary_dim", "rotary_start", "head_dim", "axes"),
+    "channels": ("pairing", "rotary_dim", "rotary_start", "head_dim", "axes", "width", "start", "partner"),
     "axis": ("axes",),
     "direction": ("direction",),
-    "frequency": ("scaling", "rope_theta", "rotary_dim", "axes", "max_position_embeddings"),
-    "magnitude": ("scaling", "max_position_embeddings"),
+    "frequency": ("scaling", "rope_theta", "rotary_dim", "axes", "max_position_embeddings", "frequencies"),
+    "magnitude": ("scaling", "max_position_embeddings", "magnitude"),
 }
 CAUSES = {"missing": "channels", "partner": "channels", "map": "channels"}
 
@@ -91,6 +91,9 @@ def group_words(group: "Group") -> str:
         here, there = ("B", "A") if group.b is None else ("A", "B")
         return f"{here} has no RoPE where {there} has"
     row, result = group.result.first, group.result
+    if row is None and result.factors.equal and group.measured:
+        faults = [fault for one in group.measured.values() for fault in one.faults]
+        return f"the same pairs, but {faults[0].seen}" if faults else "the same pairs, as far as was measured"
     if row is None and result.factors.equal:
         changed = "; ".join(group.changes.values())
         return f"the same pairs, described differently: {changed}" if changed else "the same description"

@@ -74,7 +74,8 @@ def _rope(view: View, arch: Architecture) -> tuple[Words, Architecture]:
 def _note_unread(view: View, half: bool) -> None:
     names = ("use_scaled_rope",) if half else ("partial_rotary_factor", *LISTS)
     for name in names:
-        if view.data.get(name) in (None, False, 1, 1.0):
+        value = view.data.get(name)
+        if value is None or value is False or (name == "partial_rotary_factor" and value == 1):
             continue
         when = "true" if half else "false or absent"
         note_unread(

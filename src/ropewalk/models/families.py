@@ -25,22 +25,30 @@ def _fms(data: Config) -> bool:
     return isinstance(inner, Mapping) and _has(inner, "nheads", "nlayers") and _some(inner, *widths)
 
 
+_MISTRAL = ("hidden_dim", "yarn", "llama_4_scaling", "vision_encoder", "multimodal")
+
+
+def _deepseek(data: Config) -> bool:
+    return "inter_dim" in data or ("qk_rope_head_dim" in data and not _some(data, *_MISTRAL))
+
+
 # in order; the first that holds names the family. A file with a model_type is Hugging Face's, unless diffusers wrote it
 _FAMILIES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
     ("diffusers", lambda d: _some(d, "_class_name", "_diffusers_version", "axes_dims_rope")),
     ("diffusers", lambda d: "model_type" not in d and _has(d, "attention_head_dim", "in_channels", "out_channels")),
     # Mistral's own files may say so in a word that is no architecture
     ("Mistral params.json", lambda d: d.get("model_type") == "transformer" and _has(d, "dim", "n_layers", "n_heads")),
+    ("torchchat", lambda d: d.get("model_type") in ("flamingo", "llava") and isinstance(d.get("decoder"), Mapping)),
     ("huggingface", lambda d: isinstance(d.get("model_type"), str)),
     ("mesh-transformer-jax", lambda d: _has(d, "pe", "d_model", "layers")),
     ("IBM fms", _fms),
     ("gpt-oss original", lambda d: _has(d, "initial_context_length", "rope_ntk_alpha", "rope_ntk_beta")),
-    ("DeepSeek inference", lambda d: _has(d, "dim", "n_layers") and _some(d, "inter_dim", "qk_rope_head_dim")),
+    ("DeepSeek inference", lambda d: _has(d, "dim", "n_layers") and _deepseek(d)),
     ("torchchat", lambda d: _has(d, "dim") and _some(d, "block_size", "rope_base", "n_local_heads")),
     ("litgpt", lambda d: _has(d, "n_embd", "block_size") and _some(d, "rope_n_elem", "rope_base", "rotary_percentage")),
     ("executorch", lambda d: _has(d, "dim", "n_layers") and _some(d, "use_hf_rope", "rope_scaling_short_factor")),
     ("executorch", lambda d: _has(d, "dim", "hidden_dim", "use_scaled_rope")),
-    ("Mistral params.json", lambda d: _has(d, "dim", "n_layers", "hidden_dim", "n_heads")),
+    ("Mistral params.json", lambda d: _has(d, "dim", "n_layers", "n_heads") and _some(d, *_MISTRAL)),
     ("Meta params.json", lambda d: _has(d, "dim", "n_layers", "n_heads")),
     ("tokenizer", lambda d: _some(d, "tokenizer_class", "added_tokens_decoder")),
 )

@@ -184,4 +184,12 @@ def _ministral(view: View, arch: Architecture) -> tuple[Words, Architecture]:
     words = Words().take(block, dict(zip(PARAMETERS, PARAMETERS, strict=True)), path).put("path", path, "")
     words.put("mscale", 1.0, "default of FMS' CachedYarnRotaryEmbedding")
     words.put("mscale_all_dim", 1.0, "default of FMS' CachedYarnRotaryEmbedding")
+    view.reading.find(
+        "engines-truncate",
+        key=path,
+        seen="YaRN in FMS' CachedYarnRotaryEmbedding",
+        right="bounds of the ramp rounded to whole pairs, as in transformers",
+        message="FMS 062adf6e rounds the bounds of the ramp before it divides them by 2 ln θ, so that they are not "
+        "whole pairs; what the keys mean in transformers is described, and middle pairs turn at another speed in FMS.",
+    )
     return words.put("rope_type", "yarn", "FMS' CachedYarnRotaryEmbedding"), arch

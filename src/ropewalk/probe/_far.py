@@ -18,9 +18,9 @@ def far_positions(limit: int) -> list[int]:
     """Give positions that grow to below limit, none a power of two: a table's end then lies between two of them.
 
     >>> far_positions(5000)
-    [138, 267, 524, 1037, 2062, 4150, 4650, 4850, 4950, 4999]
+    [14, 23, 40, 73, 138, 267, 524, 1037, 2062, 4150, 4650, 4850, 4950, 4999]
     """
-    steps = [2**j + 3 + j for j in range(7, 40) if 2**j + 3 + j < 0.75 * limit]
+    steps = [2**j + 3 + j for j in range(3, 40) if 2**j + 3 + j < 0.75 * limit]
     near = [part * limit // 100 for part in (83, 93, 97, 99)]
     return sorted({*steps, *near, max(0, limit - 1)})
 

@@ -279,7 +279,7 @@ def _axes(measured: Measured, pairing: str, width: int, start: int, count: int, 
         pattern[~known] = pattern[np.maximum.accumulate(np.where(known, np.arange(pairs), 0))][~known]
     names = _names(count, expect)
     totals = np.bincount(pattern, minlength=count)
-    tries: list[Axes] = []
+    tries: list[Axes] = [] if expect is None or expect.axes.num_axes != count else [expect.axes]
     sections = [tuple(totals.tolist())]
     if expect is not None and isinstance(expect.axes, Sections):
         sections.insert(0, expect.axes.sections)

@@ -32,7 +32,10 @@ _MAPPINGS = tuple(
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A rotary module: its path in the model (or its class alone), itself (None: it cannot be built), its config."""
+    """A rotary module: its path in the model (or its class alone), itself (None: it cannot be built), its config.
+
+    An attention that turns vectors without one stands here itself, as it was built on the meta device.
+    """
 
     path: str
     class_name: str
@@ -126,8 +129,12 @@ def first_line(error: BaseException) -> str:
 def _distinct(model: nn.Module) -> Iterator[Found]:
     """Give each kind of rotary module at its first path, rebuilt on the CPU."""
     seen: set[tuple[Any, ...]] = set()
+    seen_attentions: set[str] = set()
     for path, module in model.named_modules():
         name = type(module).__name__
+        if callable(getattr(module, "apply_rotary_embeddings", None)) and name not in seen_attentions:
+            seen_attentions.add(name)  # an attention that turns without a rotary module
+            yield Found(path=path, class_name=name, module=module, config=getattr(module, "config", model.config))
         if not _ROTARY.search(name):
             continue
         owners = [model.get_submodule(path.rsplit(".", cut)[0]) for cut in range(1, path.count(".") + 1)]

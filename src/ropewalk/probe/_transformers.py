@@ -33,7 +33,13 @@ class Way:
 
 
 class Rotated:
-    """fn(x, position_ids) from a rotary module and an apply function; see `adapt.transformers`."""
+    """fn(x, position_ids) from a rotary module and an apply function; see `adapt.transformers`.
+
+    Attributes:
+        softened: findings that are only notes, since the attention around the apply function answers for them too.
+    """
+
+    softened: tuple[str, ...] = ()
 
     def __init__(
         self, rotary: Any, apply: Any, *, layer_type: str | None, axes: int, kv_heads: int | None, of: str

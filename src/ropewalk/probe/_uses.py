@@ -20,6 +20,7 @@ from ..models.targets import read
 from ..rope import Rope
 from ..turning import naive
 from ._models import Found, first_line, rotary_modules
+from ._places import placed, turning_attention
 from ._transformers import Rotated
 
 _APPLY = re.compile(r"^_?(vision_)?apply_\w*(rotary|rope)\w*$")
@@ -29,12 +30,12 @@ _ASKED = np.array([[1, 6, 3, 11], [4, 2, 9, 5], [7, 3, 1, 8], [2, 5, 10, 3]])  #
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A rotary module that can be asked: its name, the function, the rope of its config, and where it stands."""
+    """A rotary module that can be asked: its name, the function, the rope of its config, how it was reached."""
 
     name: str
     fn: Callable[[Any, Any], Any]
     rope: Rope
-    apply_name: str
+    note: str
     agrees: bool
 
 
@@ -77,6 +78,13 @@ def _uses(found: Found, label: str | None, root: Model | None) -> Iterator[Asked
     if not ropes:
         yield Unasked(name=name, reason="ropewalk.read finds no rope for it in the configuration")
         return
+    if hasattr(module, "apply_rotary_embeddings"):
+        fn, (_, rope) = turning_attention(module), ropes[0]
+        note = "it has no rotary module: its apply_rotary_embeddings turns"
+        yield Asked(name=name, fn=fn, rope=rope, note=note, agrees=_gap(fn, rope) <= _NEAR)
+        return
+    own = placed(module)
+    rotary = own or module
     file = sys.modules[type(module).__module__]
     seen = "Vision" in type(module).__name__  # a vision tower's function and the text part's stand in one file
     applies = sorted(_applies(file), key=lambda one: ("vision" in one.__name__) != seen)
@@ -85,17 +93,18 @@ def _uses(found: Found, label: str | None, root: Model | None) -> Iterator[Asked
     gaps: dict[str, float] = {}
     for (use, rope), apply in itertools.product(ropes, applies):
         try:
-            fn, gap = _nearest_order(module, apply, label, rope)
+            fn, gap = _nearest_order(rotary, apply, label, rope)
         except Exception as error:  # a function for something else, in foreign code
             reason = reason or first_line(error)
             continue
         if use not in gaps or (gaps[use] > _NEAR and gap < gaps[use]):
             gaps[use] = gap
+            notes = [f"its apply function is {apply.__name__}", *([own.note] if own is not None else [])]
             best[use] = Asked(
                 name=name if use == "attention" else f"{name} {use}",
                 fn=fn,
                 rope=rope,
-                apply_name=apply.__name__,
+                note="; ".join(notes),
                 agrees=gap <= _NEAR,
             )
     if not best and _makes_positions(module):
@@ -162,7 +171,7 @@ def _ropes(config: Any, label: str | None, root: Model | None) -> tuple[list[tup
     return [], False
 
 
-def _nearest_order(module: nn.Module, apply: Any, label: str | None, rope: Rope) -> tuple[Any, float]:
+def _nearest_order(module: Any, apply: Any, label: str | None, rope: Rope) -> tuple[Any, float]:
     """Give the function for this rope, its rows of positions in the order that is nearest, and how far off it is."""
     axes = rope.axes.num_axes
     names = tuple(getattr(rope.axes, "names", ()) or ())
@@ -170,8 +179,9 @@ def _nearest_order(module: nn.Module, apply: Any, label: str | None, rope: Rope)
         [tuple(range(axes))] if axes == 1 or names == ("t", "h", "w") else list(itertools.permutations(range(axes)))
     )
     rotated = Rotated(module, apply, layer_type=label, axes=axes, kv_heads=1, of="both")
+    rotated.softened = ("float32-out",)  # float32 tables promote; the attention casts, or the tables are cast with it
     options = [_Ordered(rotated, order) for order in orders]
-    gaps = [_gap(one, rope) for one in options]
+    gaps = [_gap(one, rope, getattr(module, "counts_from", 0)) for one in options]
     least = int(np.argmin(gaps))
     return (rotated if options[least].plain else options[least]), gaps[least]
 
@@ -180,21 +190,21 @@ class _Ordered:
     """A function whose rows of positions stand in another order than the rope's axes."""
 
     def __init__(self, fn: Rotated, order: tuple[int, ...]) -> None:
-        self.fn, self.order, self.module = fn, list(order), fn.module
+        self.fn, self.order, self.module, self.softened = fn, list(order), fn.module, fn.softened
         self.plain = self.order == sorted(self.order)
 
     def __call__(self, x: Any, position_ids: Any) -> Any:
         return self.fn(x, position_ids[self.order] if position_ids.ndim == 3 else position_ids)
 
 
-def _gap(fn: Any, rope: Rope) -> float:
+def _gap(fn: Any, rope: Rope, counts_from: int = 0) -> float:
     """Give how far a function is from a rope at a few small positions, its output's order left open."""
     axes = rope.axes.num_axes
     ids = _ASKED[:axes, None, :] if axes > 1 else _ASKED[:1]
     x = np.random.default_rng(5).standard_normal((1, ids.shape[-1], 2, rope.head_dim))
     with torch.no_grad():
         theirs = fn(torch.from_numpy(x).float(), torch.from_numpy(ids)).double().numpy()
-    ours = naive.rotate(x, ids, rope, length=12 if rope.length_dependent else None)
+    ours = naive.rotate(x, ids + counts_from, rope, length=12 if rope.length_dependent else None)
     start, width = rope.rotary_start, rope.width
     sorted_ = np.concatenate([np.arange(start, start + width, 2), np.arange(start + 1, start + width, 2)])
     moved = ours.copy()

@@ -44,6 +44,7 @@ def run(
     output_order: Sequence[int] | None = None,
     offset: float = 0.0,
     before: Sequence[Evidence] = (),
+    largest: int | None = None,
 ) -> tuple[Evidence, ...]:
     """Give the evidence of the position battery, one piece for every fault looked for.
 
@@ -55,6 +56,7 @@ def run(
         output_order: output channel j holds what channel output_order[j] would; None is the same order.
         offset: a constant by which the function moves every position.
         before: evidence of first_calls, made before the function was asked for long positions; replaces those calls.
+        largest: the largest position that is known to be answered, where larger ones are refused.
 
     Raises:
         BoxFailure: when no ordinary call is answered.
@@ -72,6 +74,8 @@ def run(
     room = box.max_position + 1
     if rope is not None and rope.length_dependent:
         room = min(room, switch_of(rope))
+    if largest is not None:
+        room = min(room, largest + 1)
     scenes = play(caller, max(2, room))
     answered = [scene for scene in scenes if scene.out is not None]
     if not answered:

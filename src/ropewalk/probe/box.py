@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._checks import choice, real, whole
 from ..errors import RopewalkError
+from ._errors import first_line
 from ._libraries import LIBRARIES, RESOLUTIONS, NumpyLibrary, libraries_for, module_of
 from ._worker import Worker
 
@@ -298,6 +299,9 @@ class Box:
         if not library.takes(out):
             got = f"{type(out).__module__}.{type(out).__name__}"
             raise BoxFailure(Failure(kind="type", message=f"gave a {got} for a {library.name} array", where=where))
+        if not library.dtype_of(out).startswith(("float", "bfloat")):
+            words = f"gave {library.dtype_of(out)} numbers for {library.dtype_of(given)}"
+            raise BoxFailure(Failure(kind="type", message=words, where=where))
         if tuple(out.shape) != tuple(given.shape):
             words = f"gave the shape {list(out.shape)} for {list(given.shape)}"
             raise BoxFailure(Failure(kind="shape", message=words, where=where))
@@ -336,8 +340,7 @@ class Box:
         except BaseException as error:
             if isinstance(error, RopewalkError) and error.__cause__ is not None:
                 raise
-            words = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200] if str(error).strip() else ''}"
-            raise BoxFailure(Failure(kind="raised", message=words.rstrip(": "), where=_where(x, ids))) from error
+            raise BoxFailure(Failure(kind="raised", message=first_line(error), where=_where(x, ids))) from error
         finally:
             self._meter.seconds += time.perf_counter() - began
 

@@ -161,8 +161,10 @@ class _Check:
             output_order=found.output_order,
             offset=found.offset,
             before=before,
+            largest=found.largest if found.limit else None,
         )
-        self.findings += of_evidence(self.evidence, turns=rotation)
+        softened = getattr(self.box.fn, "softened", ())  # what is no fault of a function that stands inside a model
+        self.findings += of_evidence(self.evidence, turns=rotation, softened=softened)
         if rotation and not found.quarter:
             self._grade(found)
             if all(one.severity != "error" for one in self.findings):

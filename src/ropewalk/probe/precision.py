@@ -227,7 +227,7 @@ def _explained(measured: _Measured, table: Pairs, resolution: float) -> Precisio
     if not fine and misses[0] <= 1 and misses[place] > 0.5 * misses[0]:
         place = 0
     honest = place < HONEST_WAYS
-    sine = _bad_sine(measured, options[0], w, angle, 8 * resolution) if honest or misses[place] > 1.5 else None
+    sine = _bad_sine(measured, options[0], w, second, angle, 8 * resolution) if honest or misses[place] > 1.5 else None
     if sine is not None:
         return _graded(errors, "sine-unreduced", _SINE.format(sine), measured, {"threshold": sine})
     if misses[place] > 1.5:
@@ -260,21 +260,29 @@ def _off(measured: _Measured, one: Candidate) -> Floats:
     return np.where(np.isfinite(off), off, 9.0)
 
 
-def _bad_sine(measured: _Measured, exact: Candidate, w: Floats, angle: Floats, rounding: float) -> float | None:
+def _bad_sine(
+    measured: _Measured, exact: Candidate, w: Floats, second: Floats, angle: Floats, rounding: float
+) -> float | None:
     """Give the smallest angle from which cos and sin are off although the angle itself is exact in float32, or None.
 
     Such are the angles of a frequency like 1 or 1/8, which is a short binary fraction: whoever is off there has a bad
     sine, not a rounded angle.
     """
-    mantissa, exponent = np.frexp(w)
-    near = np.ldexp(np.rint(mantissa * 256), exponent - 8)
-    product = measured.positions[:, None] * near
-    telling = (np.abs(near - w) <= 2e-10 * np.abs(w)) & (product == to_fp32(product)) & (w != 0)
-    off = _off(measured, exact)
-    bad = telling & (off > 1e-3 + rounding)
+    off = [np.abs(measured.cos - exact.cos), np.abs(measured.sin - exact.sin)]
+    telling = [_exact_product(measured.positions, speeds) for speeds in (w, second)]
+    off = [np.where(np.isfinite(one), one, 9.0) for one in off]
+    bad = np.logical_or(*(tells & (one > 1e-3 + rounding) for tells, one in zip(telling, off, strict=True)))
     if not bad.any() or (bad & (angle < 1000)).any():
         return None
     return float(angle[bad].min())
+
+
+def _exact_product(positions: Floats, w: Floats) -> NDArray[np.bool_]:
+    """Say which products of position and frequency float32 holds without rounding."""
+    mantissa, exponent = np.frexp(w)
+    near = np.ldexp(np.rint(mantissa * 256), exponent - 8)
+    product = positions[:, None] * near
+    return (np.abs(near - w) <= 2e-10 * np.abs(w)) & (product == to_fp32(product)) & (w != 0)
 
 
 _SINE = "cos and sin themselves are off at angles above about {:.0f} radians"

@@ -36,6 +36,7 @@ class Recovered:
         identity_at_zero: whether position 0 changes nothing but size and order.
         quarter: whether every pair stands at a quarter turn at position 0 (cos and sin exchanged).
         tables_as_angles: whether cos and sin of cos and sin turn the pairs.
+        two_axes: whether the two channels of a pair are turned by different axes.
         at_zero: [D, D] images of the unit vectors at position 0; None where it was not reached.
         linear_until: the largest position up to which every angle grows in proportion.
         largest: the largest position that was answered.
@@ -61,6 +62,7 @@ class Recovered:
     identity_at_zero: bool = True
     quarter: bool = False
     tables_as_angles: bool = False
+    two_axes: bool = False
     at_zero: NDArray[np.float64] | None = None
     linear_until: int = 0
     largest: int = 0
@@ -184,6 +186,8 @@ def _with_pairs(known: Recovered, box: Box, asker: Asker, structure: Structure, 
     even = bool(rough <= 0.02 + 64 * noise) or as_angles
     grain = max(noise, float(rough)) if even and not as_angles else noise  # of tables rounded at the end
     ladders = [_ladders(one, climb.positions, grain, as_angles) for one in turns]
+    if mixed := _of_two_axes(ladders, structure):
+        return replace(known, kind="linear", two_axes=True, notes=(mixed,), still=tuple(structure.still.tolist()))
     axis, notes = _axis_of(ladders, noise)
     picked = [_picked(ladder, axis) for ladder in ladders]
     (inv_freq, error, until), (other, other_error, other_until) = picked
@@ -250,6 +254,23 @@ def _axis_of(ladders: list[list[Ladder]], noise: float) -> tuple[NDArray[np.int6
     if (moving.sum(axis=0) > 1).any():
         notes = (f"{int((moving.sum(axis=0) > 1).sum())} pairs listen to more than one axis",)
     return speed.argmax(axis=0).astype(np.int64), notes
+
+
+def _of_two_axes(ladders: list[list[Ladder]], structure: Structure) -> str:
+    """Say in words which pairs have their two channels turned by different axes; "" where none has."""
+    speeds = np.abs(np.array([[one.inv_freq for one in row] for row in ladders]))  # [2, A, P]
+    errors = np.array([[one.error for one in row] for row in ladders])
+    driven = speeds > np.maximum(8 * errors, 1e-12)
+    axis = speeds.argmax(axis=1)
+    apart = (axis[0] != axis[1]) & (driven.sum(axis=1) == 1).all(axis=0)
+    if not apart.any():
+        return ""
+    at = int(np.flatnonzero(apart)[0])
+    first, second = int(structure.first[at]), int(structure.second[at])
+    return (
+        f"the two channels of {int(apart.sum())} pairs are turned by different axes (channel {first} by axis "
+        f"{int(axis[0][at])}, its partner {second} by axis {int(axis[1][at])})"
+    )
 
 
 def _picked(ladders: list[Ladder], axis: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:

@@ -1,6 +1,6 @@
 """From what was measured to findings: which fault it is, what usually causes it, and what it does to a model."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -75,7 +75,7 @@ FOLLOWS = {
     "reflection": ("positions-misread", "conjugate", "gradient-wrong", "pairs-differ"),
     "not-a-rotation": (
         *("ids-ignored", "hybrid-repeat", "hybrid-tile", "positions-misread", "gradient-wrong", "pairs-differ"),
-        *("frequencies-differ", "magnitude-wrong"),
+        *("frequencies-differ", "magnitude-wrong", "axes-swapped", "mrope-chunked"),
     ),
     "random": ("keeps-state", "positions-misread", "stale-table", "gradient-wrong", "nonlinear"),
     "nonlinear": ("ids-ignored", "positions-misread", "identity"),
@@ -162,7 +162,7 @@ def _of_heads(found: Recovered) -> Finding:
 
 def _unturned(found: Recovered, expect: Rope | None) -> list[Finding]:
     if found.kind != "identity":
-        right = "pairs that turn"
+        right = "one axis for the two channels of a pair" if found.two_axes else "pairs that turn"
         return [verdict("not-a-rotation", seen="; ".join(found.notes) or "no channels turn in pairs", right=right)]
     if expect is None:
         return [verdict("no-rope", seen=f"no channel turns up to position {found.largest}", right="not declared")]
@@ -206,12 +206,13 @@ def _of_deviation(deviation: Deviation, explanation: Explanation) -> Finding:
     return verdict(name, seen=seen, right=deviation.right)
 
 
-def of_evidence(evidence: Iterable[Evidence], *, turns: bool) -> list[Finding]:
+def of_evidence(evidence: Iterable[Evidence], *, turns: bool, softened: Collection[str] = ()) -> list[Finding]:
     """Give the findings of the position battery: faults, and notes where there is something worth saying.
 
     Args:
         evidence: what the battery gave.
         turns: whether the function is known to turn pairs: calls in which it does not are then a fault.
+        softened: names that are only notes here.
     """
     findings = []
     for one in evidence:
@@ -220,7 +221,8 @@ def of_evidence(evidence: Iterable[Evidence], *, turns: bool) -> list[Finding]:
             seen = f"{one.seen} in some calls ({', '.join(one.detail['scenes'])}), though it does in others"
             findings.append(verdict(name, seen=seen, right=one.right))
         elif not one.ok:
-            findings.append(verdict(name, seen=one.seen, right=one.right))
+            severity = "note" if name in softened else None
+            findings.append(verdict(name, seen=one.seen, right=one.right, severity=severity))
         elif one.detail.get("note") and name in ("table-end", "negative-ids", "length-of-rows"):
             findings.append(verdict(name, seen=one.seen, right=one.right))
     return findings
