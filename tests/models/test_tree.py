@@ -133,7 +133,7 @@ def test_what_has_one_right_answer_is_repaired(changes, key, value):
 def test_su_is_called_longrope_today():
     ones = [1.0] * 32
     config = {**LLAMA, "model_type": "phi3", "original_max_position_embeddings": 4096, "rope_parameters": None,
-              "rope_theta": 10000.0, "rope_scaling": {"type": "su", "short_factor": ones, "long_factor": ones}}  # fmt: skip
+              "rope_theta": 1e4, "rope_scaling": {"type": "su", "short_factor": ones, "long_factor": ones}}  # fmt: skip
     fixed = fix(config)
     assert fixed.config["rope_scaling"]["rope_type"] == "longrope" and fixed.config["rope_scaling"]["type"] == "su"
     assert fixed.model.rope == read(config).rope
