@@ -30,7 +30,7 @@ class Cache:
 class Decoder:
     """A right decoder; `fault` names the slip that is made instead."""
 
-    layers: int = 2
+    layers: int = 1
     fault: str = ""
     dtype: Any = np.float64
     rope: Rope = ROPE

@@ -41,9 +41,8 @@ def checked(decoder, **options):
     return check_decoder(decoder.step, decoder.prefill, merge=decoder.merge, evict=decoder.evict, **options)
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-def test_a_right_decoder_is_asked_everything_and_has_no_finding(layers):
-    report = checked(Decoder(layers=layers), right_padding=True)
+def test_a_right_decoder_is_asked_everything_and_has_no_finding():
+    report = checked(Decoder(layers=2), right_padding=True)
     assert report.findings == () and report.left == () and report.ok
     assert len(report.evidence) == 52 and report.dtype == "float64"
     assert max(one.detail["gap"] for one in report.evidence) < 1e-12
@@ -161,7 +160,7 @@ def test_keys_that_are_moved_after_eviction_keep_their_distances():
     assert [one.name for one in sinkless(wrong)] == ["eviction-breaks-distances"]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_rounding_is_no_fault_and_a_fault_is_seen_through_rounding(dtype):
     torch = pytest.importorskip("torch")
 

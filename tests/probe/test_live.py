@@ -36,34 +36,10 @@ LONGROPE = {
     },
 }
 SWEEP = (
-    *(
-        "llama",
-        "mistral",
-        "mixtral",
-        "qwen2",
-        "qwen3",
-        "qwen3_moe",
-        "qwen2_vl",
-        "qwen2_5_vl",
-        "qwen3_vl",
-        "phi",
-        "phi3",
-    ),
-    *("phimoe", "gptj", "codegen", "gpt_neox", "falcon", "gemma", "gemma2", "gemma3_text", "cohere", "cohere2", "glm"),
-    *(
-        "glm4",
-        "olmo2",
-        "stablelm",
-        "deepseek_v3",
-        "gpt_oss",
-        "llama4_text",
-        "smollm3",
-        "nanochat",
-        "exaone4",
-        "persimmon",
-    ),
-    *("granite", "nemotron", "starcoder2", "qwen3_next", "falcon_h1"),
-)
+    "llama mistral mixtral qwen2 qwen3 qwen3_moe qwen2_vl qwen2_5_vl qwen3_vl phi phi3 phimoe gptj codegen gpt_neox "
+    "falcon gemma gemma2 gemma3_text cohere cohere2 glm glm4 olmo2 stablelm deepseek_v3 gpt_oss llama4_text smollm3 "
+    "nanochat exaone4 persimmon granite starcoder2 qwen3_next falcon_h1"
+).split()
 
 
 def asked(config, **options):
@@ -71,11 +47,15 @@ def asked(config, **options):
     decoder = made.decoder
     hooks = {"merge": decoder.merge, "evict": decoder.evict, "hooks_need_positions": True} if decoder.plain else {}
     return made, check_decoder(
-        decoder.step, decoder.prefill, vocab=made.vocab, switch=made.switch, window_sizes=(3,), **hooks, **options
+        decoder.step,
+        decoder.prefill,
+        vocab=made.vocab,
+        switch=made.switch,
+        **{"window_sizes": (3,), **hooks, **options},
     )
 
 
-@pytest.mark.parametrize("model_type", ["llama", "qwen2", "gpt_neox", "gemma3_text"])
+@pytest.mark.parametrize("model_type", ["llama", "gemma3_text"])
 def test_a_model_over_its_own_cache_has_no_finding(model_type):
     more = {"head_dim": 8, "sliding_window": 512, "num_hidden_layers": 6} if model_type == "gemma3_text" else {}
     config = transformers.AutoConfig.for_model(model_type, **{**TINY, **more})

@@ -110,6 +110,9 @@ def _layers(config: Any, changed: dict[str, tuple[Any, Any]]) -> None:
         for key, value in lists.items():
             setattr(config, key, [value[place] for place in keep])
         _set(config, name, len(keep), changed)
+    if getattr(config, "attn_layer_indices", None):
+        changed["attn_layer_indices"] = (config.attn_layer_indices, [1])
+        config.attn_layer_indices = [1]
     shared = getattr(config, "num_kv_shared_layers", None)
     if isinstance(shared, int) and shared > 0:
         config.num_kv_shared_layers = 0
