@@ -82,10 +82,10 @@ FILES = {
 
 
 def refused(target):
-    started = time.perf_counter()
+    started = time.process_time()  # what others do on the machine is not counted
     with pytest.raises(RopewalkError) as told:
         read(target)
-    assert time.perf_counter() - started < LIMIT_S
+    assert time.process_time() - started < LIMIT_S
     return str(told.value)
 
 
@@ -132,12 +132,12 @@ def test_what_claims_a_gigabyte_takes_neither_time_nor_memory(tmp_path):
         import json, resource, time
         import ropewalk
         for path in {paths!r}:
-            started = time.perf_counter()
+            started = time.process_time()
             try:
                 ropewalk.read(path)
             except ropewalk.RopewalkError:
                 pass
-            seconds = time.perf_counter() - started
+            seconds = time.process_time() - started
             print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)

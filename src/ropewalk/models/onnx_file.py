@@ -101,13 +101,12 @@ def _graph(path: Path) -> Any:
             )
         try:
             import onnx
-            from google.protobuf.message import DecodeError
         except ImportError as error:
             raise RopewalkError(f"{path} is an ONNX graph; to read it, install ropewalk[onnx].") from error
         model = onnx.ModelProto()
         try:
             model.ParseFromString(stream.read())
-        except DecodeError as error:
+        except Exception as error:  # protobuf's DecodeError, whose package is not declared
             raise RopewalkError(f"{path} is no ONNX graph, or a damaged one. Fetch the file again.") from error
     return model.graph
 
