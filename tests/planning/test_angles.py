@@ -1,5 +1,6 @@
 """Where pairs leave the angles of the training, against a walk over every position; and short prompts."""
 
+import json
 import math
 
 import pytest
@@ -106,3 +107,15 @@ def test_short_prompts_are_told_against_the_model_as_it_is():
     )
     g = (0.1 * math.log(4) + 1) ** 2
     assert plan.method("linear").short_prompts.score_factor == pytest.approx(1 / g)
+
+
+def test_speeds_near_the_ends_of_float64_stay_json(recwarn):
+    """A base of 1e-300 turns its pairs by up to 1e295 rad a position; a list divides by 1e300."""
+    fast = Rope(head_dim=128, rope_theta=1e-300, pairing="half", max_position_embeddings=2**52)
+    lists = LongRope(
+        short_factor=(1e-300,) * 10, long_factor=(1e300,) * 10, original_max_position_embeddings=60, factor=4.0
+    )
+    for plan in (extend(fast, 2**53), extend(rope(scaling=lists), 240)):
+        json.dumps(plan.to_dict(), allow_nan=False)
+    assert extend(fast, 2**53).full_turns == 64
+    assert [str(one.message) for one in recwarn if "ropewalk/planning/" in one.filename] == []

@@ -116,7 +116,7 @@ def test_yarn_for_an_unscaled_mla_model_takes_deepseeks_magnitudes():
         ({"model_type": "gpt2", "n_head": 12, "n_embd": 768}, {}, "learned absolute"),
         ("gemma-3-4b", {}, "already has linear scaling by 8"),
         (None, {}, "a target must be"),
-        ("no-such-model", {}, "neither an existing path nor a preset"),
+        ("no-such-model", {}, "preset"),
     ],
 )
 def test_what_cannot_be_planned_is_refused_with_the_reason(target, given, words):

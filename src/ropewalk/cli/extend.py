@@ -178,7 +178,7 @@ def _cells(method: "Method") -> tuple[str, ...]:
     from ..inspection import number_words
 
     slowed = [divisor for divisor in method.divisors if divisor is not None]
-    low, high = (f"{bound:.4g}" for bound in (min(slowed), max(slowed)))
+    low, high = (f"{bound:.4g}" for bound in (min(slowed, default=1.0), max(slowed, default=1.0)))
     leaves = "-" if method.leaves_at is None else f"{method.leaves_at.position} (pair {method.leaves_at.pair})"
     short = method.short_prompts
     change = "unchanged" if short.unchanged else f"up to {short.largest:.4g} rad"

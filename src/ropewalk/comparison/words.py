@@ -1,5 +1,6 @@
 """What a comparison found, in words: B told from A."""
 
+import math
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -140,7 +141,7 @@ def pair_words(row: PairDifference, result: PairsComparison) -> str:
 def _speed_words(a: Turn, b: Turn, ratio: float | None) -> str:
     if ratio is None:
         return "turns instead of keeping still" if b.inv_freq else "keeps still instead of turning"
-    times = max(ratio, 1 / ratio)
+    times = max(ratio, 1 / ratio) if ratio else math.inf
     off = f"{times - 1:.3g} (relative)" if times < 1.00001 else f"{times:.6g} times"
     return f"turns {off} too {'fast' if ratio > 1 else 'slow'}"
 

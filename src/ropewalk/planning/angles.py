@@ -1,6 +1,7 @@
 """What a stretched rope does to each pair: kept, blended or stretched, new angles, and short prompts."""
 
 import math
+import sys
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,16 @@ def speeds(rope: Rope, length: int | None = None) -> NDArray[np.float64]:
     return np.abs(rope.pairs(length).inv_freq)
 
 
+def full_turns(plain: NDArray[np.float64], trained: int) -> NDArray[np.bool_]:
+    """Say of each pair whether it turns at least once within the trained length."""
+    return plain >= TURN * (1 - CLOSE) / trained
+
+
 def divisors(plain: NDArray[np.float64], stretched: NDArray[np.float64]) -> tuple[float | None, ...]:
-    """Give by how much each pair is slowed; None for a pair that keeps still."""
-    return tuple(None if b == 0 else a / b for a, b in zip(plain.tolist(), stretched.tolist(), strict=True))
+    """Give by how much each pair is slowed; None for a pair that keeps still, or where float64 cannot say it."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slowed = (plain / stretched).tolist()
+    return tuple(divisor if math.isfinite(divisor) and divisor > 0 else None for divisor in slowed)
 
 
 def kinds(slowed: tuple[float | None, ...], full: float | None) -> dict[str, tuple[int, ...]]:
@@ -61,7 +69,7 @@ def leaving(rope: Rope, plain: NDArray[np.float64], trained: int, to: int) -> Le
         trained: L0, tokens.
         to: tokens wished.
     """
-    slow = np.flatnonzero((plain > 0) & (trained * plain < TURN * (1 - CLOSE)))
+    slow = np.flatnonzero((plain > 0) & ~full_turns(plain, trained))
     if not slow.size:
         return None
     seen = trained * plain[slow]
@@ -112,7 +120,7 @@ def short_prompts(rope: Rope, given: Rope, trained: int) -> ShortPrompts:
         words = "unchanged" if score == 1 else f"every angle unchanged, scores × {number_words(score)}"
         return ShortPrompts(changed=(), largest=0.0, pair=None, score_factor=score, words=words)
     worst = int(gaps.argmax())
-    largest = trained * float(gaps[worst])
+    largest = min(trained * float(gaps[worst]), sys.float_info.max)
     words = f"{moved.size} of {len(gaps)} pairs turn otherwise; at position {trained} pair {worst} is off by "
     words += f"{largest:.6g} rad"
     if score != 1:

@@ -2,7 +2,7 @@
 
 from .._checks import MAX_POSITION, choice, whole
 from ..errors import RopewalkError
-from .angles import TURN, divisors, kinds, leaving, short_prompts, speeds
+from .angles import divisors, full_turns, kinds, leaving, short_prompts, speeds
 from .bases import Bases, base_rules, checked_theta
 from .evidence import EVIDENCE, RELEASED, is_scaled, recommend, released
 from .methods import Built, build
@@ -74,7 +74,7 @@ def extend(
         trained=length,
         trained_from=trained_from,
         to=to,
-        full_turns=int((length * plain >= TURN * (1 - 1e-9)).sum()),
+        full_turns=int(full_turns(plain, length).sum()),
         methods=tuple(_method(one, chosen, length, to) for one in methods),
         refused=refused,
         bases=_bases(chosen, length, to, theta),

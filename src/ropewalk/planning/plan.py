@@ -91,7 +91,7 @@ class Method:
         kept: pairs that turn as fast as trained, at the wished length.
         blended: pairs that are slowed, but by less than the full factor.
         stretched: pairs that are slowed by the full factor (LongRoPE has none: each pair has its own).
-        divisors: [P], by how much each pair is slowed at the wished length; None for a pair that keeps still.
+        divisors: [P], by how much each pair is slowed at the wished length; None for a still pair, or beyond float64.
         magnitude: at the wished length.
         leaves_at: where the first pair leaves the angles of the training, or None where none does within the length.
         short_prompts: what happens within the trained length.

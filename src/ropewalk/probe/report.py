@@ -29,6 +29,7 @@ class Report:
         conditions: the same of a torch module under autocast, cast to half precision …, by name.
         evidence: of the position battery.
         residual: the largest deviation of the function from its pairs, over the largest number given.
+        limit: what stopped the search for larger positions, in words; "" where nothing did.
         calls: how often the function was called.
         seconds: spent in the function.
     """
@@ -44,6 +45,7 @@ class Report:
     conditions: dict[str, Any] = field(default_factory=dict)
     evidence: tuple[Any, ...] = ()
     residual: float = 0.0
+    limit: str = ""
     calls: int = 0
     seconds: float = 0.0
 
@@ -72,6 +74,7 @@ class Report:
             "conditions": {name: _plain(one) for name, one in self.conditions.items()},
             "evidence": [_plain(one) for one in self.evidence],
             "residual": self.residual,
+            "limit": self.limit,
             "calls": self.calls,
             "seconds": round(self.seconds, 3),
         }
