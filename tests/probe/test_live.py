@@ -137,6 +137,17 @@ def test_a_scan_that_starts_anew_in_every_window_is_found():
 
 
 @pytest.mark.census
+def test_positions_that_start_again_at_0_in_each_call_are_found_where_none_are_given():
+    """Bamba's own code: arange of the tokens of the call, whatever lies in the cache."""
+    config = transformers.BambaConfig(attn_layer_indices=[1], **{**TINY, "hidden_size": 64}, mamba_n_heads=8)
+    _, report = asked(config, timeout=600.0)
+    assert [one.name for one in report.findings if one.severity == "error"][:1] == ["stepwise-differs"]
+    first = next(one for one in report.evidence if not one.ok)
+    assert "no position_ids given" in first.detail["question"]
+    assert first.detail["as_if"] == "the length of the cache is not added: every new token is at position 0"
+
+
+@pytest.mark.census
 def test_everything_is_asked_of_a_plain_cache():
     _, report = check_live(transformers.LlamaConfig(**TINY))
     assert report.findings == () and report.left == ()
