@@ -76,7 +76,7 @@ class GGUFHeader:
         if place is None:
             return None
         count = math.prod(place.shape)
-        if place.kind not in _FLOAT_TENSORS or not 1 <= count <= MAX_HEAD_DIM or max(place.shape) != count:
+        if place.kind not in _FLOAT_TENSORS or not 1 <= count <= MAX_HEAD_DIM or max(place.shape, default=0) != count:
             raise RopewalkError(
                 f"{self.path}: {name} must be a row of 1 to {MAX_HEAD_DIM} floating-point numbers, got shape "
                 f"{list(place.shape)} of ggml type {place.kind}. Convert the model again."
