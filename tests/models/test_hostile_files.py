@@ -59,20 +59,6 @@ GGUFS = {
     "architecture is a long string": header(keys=1) + key("general.architecture", 8, text("x" * 5000)),
     "alignment 0": header(keys=2) + ARCH + key("general.alignment", 4, struct.pack("<I", 0)),
     "tensor of 9 dimensions": header(keys=1, tensors=1) + ARCH + text("t") + struct.pack("<I", 9) + bytes(200),
-    "divisors without a dimension": header(keys=5, tensors=1)
-    + ARCH
-    + b"".join(
-        key(f"llama.{name}", 4, struct.pack("<I", value))
-        for name, value in (
-            ("block_count", 2),
-            ("embedding_length", 256),
-            ("attention.head_count", 4),
-            ("context_length", 9),
-        )
-    )
-    + text("rope_freqs.weight")
-    + struct.pack("<IIQ", 0, 0, 0)
-    + bytes(64),
     "NUL bytes": bytes(4096),
 }
 FILES = {
@@ -123,6 +109,17 @@ def sparse(path, start, size):
     path.write_bytes(start)
     os.truncate(path, size)
     return path
+
+
+def test_divisors_without_a_dimension_are_a_finding(tmp_path):
+    numbers = {"block_count": 2, "embedding_length": 256, "attention.head_count": 4, "context_length": 9}
+    keys = [ARCH, *(key(f"llama.{name}", 4, struct.pack("<I", value)) for name, value in numbers.items())]
+    tensor = text("rope_freqs.weight") + struct.pack("<IIQ", 0, 0, 0)
+    path = tmp_path / "m.gguf"
+    path.write_bytes(header(keys=len(keys), tensors=1) + b"".join(keys) + tensor + bytes(64))
+    model = read(path)
+    errors = [finding.message for finding in model.findings if finding.severity == "error"]
+    assert model.ropes == () and "must be a row of 1 to 65536" in errors[0]
 
 
 LARGE = {
