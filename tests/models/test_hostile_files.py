@@ -1,5 +1,6 @@
 """Files made to harm: every one ends in a RopewalkError or a Model, within two seconds and 200 MB."""
 
+import io
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,12 @@ def key(name, kind, payload):
 
 def header(keys=0, tensors=0, version=3, magic=b"GGUF"):
     return magic + struct.pack("<IQQ", version, tensors, keys)
+
+
+def npy(kind, shape, fortran=False):
+    """The start of a .npy file, spelled out."""
+    words = f"{{'descr': {kind!r}, 'fortran_order': {fortran}, 'shape': {shape}, }}".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(words)) + words
 
 
 ARCH = key("general.architecture", 8, text("llama"))
@@ -132,6 +140,10 @@ LARGE = {
     "a safetensors header of a gigabyte": (struct.pack("<Q", 2**30 - 8), ".safetensors"),
     "a safetensors header of 64 MiB": (struct.pack("<Q", 2**26), ".safetensors"),
     "an ONNX graph of a gigabyte": (b"\x08\x0a", ".onnx"),
+    "a table of 4 GiB": (npy("<f4", (2**23, 128)), ".npy"),
+    "a table of one long row": (npy("<f4", (2, 2**40)), ".npy"),
+    "a table's header of 4 GiB": (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", ".npy"),
+    "an archive of nothing": (b"PK\x03\x04", ".npz"),
     "a llama2.c header": (struct.pack("<7i", 2**20, 2**20, 9999, 2, 2, 2**30, 2**30), ".bin"),
 }
 
@@ -251,7 +263,22 @@ def _seeds():
         ".safetensors": struct.pack("<Q", len(entry)) + entry + struct.pack("<32f", *([0.5] * 32)),
         ".bin": llama + struct.pack(f"<{floats}f", *([0.5] * floats)),
         ".onnx": _onnx(),
+        ".npy": npy("<f4", (4, 4)) + _rows(),
+        ".npz": _npz(npy("<f4", (4, 4)) + _rows()),
     }
+
+
+def _rows():
+    """Four positions of two pairs: cos, then sin."""
+    angles = [(m, m / 100) for m in range(4)]
+    return struct.pack("<16f", *(f(one) for pair in angles for f in (math.cos, math.sin) for one in pair))
+
+
+def _npz(array):
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("cos_sin_cache.npy", array)
+    return memory.getvalue()
 
 
 def _onnx():

@@ -1,7 +1,9 @@
 """Rows of cos and sin by position, taken back to frequencies, and those to a known theta and scaling."""
 
 import math
+import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,13 +163,22 @@ def known(seen: Recovered, *, length: int | None = None) -> Fit | None:
     turning = int(np.count_nonzero(seen.inv_freq))
     if turning < len(seen.inv_freq) and not seen.inv_freq[:turning].all():
         return None
-    g = seen.magnitude
-    for fit in fits(target, 2 * len(target.freq), g, turning if turning < len(target.freq) else None, length):
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():  # numbers that nothing explains divide by zero
+            warnings.simplefilter("ignore")
+            return _first(seen, target, turning if turning < len(target.freq) else None, length)
+    except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+        return None
+
+
+def _first(seen: Recovered, target: Target, turning: int | None, length: int | None) -> Fit | None:
+    g, width = seen.magnitude, 2 * len(target.freq)
+    for fit in fits(target, width, g, turning, length):
         scaling = fit.scaling
         try:
             if isinstance(scaling, Default) and g != 1:
                 scaling = Yarn(factor=1.0, original_max_position_embeddings=max(length or 1, 1), attention_factor=g)
-            made = scaling.frequencies(fit.rope_theta, 2 * len(target.freq))
+            made = scaling.frequencies(fit.rope_theta, width)
             if isinstance(scaling, Yarn) and not math.isclose(
                 made.cos_sin_factor, g, rel_tol=max(2 * seen.grain, 1e-9)
             ):
@@ -193,5 +204,5 @@ def _grain(cos: NDArray[np.float64], sin: NDArray[np.float64]) -> tuple[str, flo
     return next((grain for grain, fits_in in zip(_GRAINS, held, strict=False) if fits_in), _GRAINS[-1])
 
 
-def _wrapped(angles: NDArray[np.float64]) -> NDArray[np.float64]:
+def _wrapped(angles: NDArray[Any]) -> NDArray[np.float64]:
     return angles - 2 * np.pi * np.round(angles / (2 * np.pi))

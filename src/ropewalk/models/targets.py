@@ -29,9 +29,10 @@ def read(target: object) -> Model:
 
     Args:
         target: a path to a configuration (config.json, params.json …), a GGUF, a checkpoint with a configuration
-            beside it, an ONNX graph, a .npy or .npz of cos and sin, or a directory that holds one; a hub id `org/name[@revision]` or `hf://…`; the
-            name of a preset ("llama-3.1-8b"); a dict with the contents of a configuration; or a
-            `transformers.PretrainedConfig`. An existing path wins over a hub id, a hub id over a preset.
+            beside it, an ONNX graph, a .npy or .npz of cos and sin, or a directory that holds one; a hub id
+            `org/name[@revision]` or `hf://…`; the name of a preset ("llama-3.1-8b"); a dict with the contents of a
+            configuration; or a `transformers.PretrainedConfig`. An existing path wins over a hub id, a hub id over a
+            preset.
 
     Returns:
         The Model: parts, layers, ropes, findings, and the source of every value. A model without RoPE reads as a
