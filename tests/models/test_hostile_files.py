@@ -161,7 +161,11 @@ def test_what_claims_a_gigabyte_takes_neither_time_nor_memory(tmp_path):
             except ropewalk.RopewalkError:
                 pass
             seconds = time.process_time() - started
-            print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+            try:  # ru_maxrss starts from what the process that forked held
+                held = next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]
+            except OSError:
+                held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            print(json.dumps([seconds, int(held) / 1024]))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
