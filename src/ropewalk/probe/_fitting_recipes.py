@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..fitting.bands import partial_share
+from ..fitting.numbers import Array, Target, digits_of, roundest, solve
+from ..fitting.scalings import slopes
 from ..inspection import number_words
 from ..pairs import Pairs
 from ..rope import Rope
 from ..scaling import Default, Dynamic, Linear, Proportional, Scaling
-from ._fitting import Array, Target, digits_of, roundest, solve
-from ._fitting_bands import partial_share
 from ._fitting_geometry import Geometry, Measured, geometries
 from ._fitting_rules import Rule, rules
-from ._fitting_scaling import slopes
 from ._fitting_shapes import Deviation, Shape, axes_deviation, axes_words, axis_name, shapes, silent_axes
 
 _ALL = 3  # levels of which every way is given; of dearer ones the first
