@@ -512,6 +512,15 @@ CASES = (
         id="nested",
     ),
     Case(
+        name="engines-truncate",
+        fault=yarn(model={"model_type": "gemma3_text", "num_hidden_layers": 6}, truncate=False),
+        twin=yarn(model={"model_type": "gemma3_text", "num_hidden_layers": 6}),
+        where="text: rope_parameters.truncate",
+        seen=("false",),
+        message=("transformers", "nests this block", "llama.cpp", "MLX"),
+        id="nested-on-loading",
+    ),
+    Case(
         name="engines-mscale",
         fault=yarn(mscale=0.8),
         twin=yarn(),
