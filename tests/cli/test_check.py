@@ -143,7 +143,10 @@ def test_head_dim_auto_takes_that_of_expect(here):
         (("some_rope.py:absent", "--head-dim", "16"), "has no absent; it has"),
         (("some_rope.py:right", "--head-dim", "many"), "neither a number of channels"),
         (("some_rope.py:right", "--head-dim", "16", "--layer", "0"), "give --expect"),
-        (("some_rope.py:right", "--expect", "no-such-preset"), "neither an existing path, nor a hub id org/name, nor a preset"),
+        (
+            ("some_rope.py:right", "--expect", "no-such-preset"),
+            "neither an existing path, nor a hub id",
+        ),
         (("some_rope.py:right", "--expect", "config.json", "--layer", "7"), "has 2 layers there, from 0 to 1; got 7"),
         (("some_rope.py:right", "--expect", "config.json", "--part", "vision"), "has no part vision; it has text"),
         (("some_rope.py:right", "--expect", "config.json", "--head-dim", "32"), "expect describes heads of 16"),
