@@ -32,12 +32,15 @@ def side_of(letter: str, given: object) -> Side:
     if isinstance(given, Rope):
         return Side(f"a rope of {_rope_words(given)}", None, given)
     model = read(given)
+    check_whole(model, f"{letter}, {model.target or 'a model'},")
+    return Side(model.target or "a model", model, None)
+
+
+def check_whole(model: Model, name: str) -> None:
+    """Raise where an error finding took a rope away: what is left would be compared in its place."""
     failed = [finding for finding in model.findings if finding.severity == "error"]
     if any(finding.name != "layers-conflict" for finding in failed):
-        raise RopewalkError(
-            f"{letter}, {model.target or 'a model'}, cannot be described whole: {failed[0].where}: {failed[0].message}"
-        )
-    return Side(model.target or "a model", model, None)
+        raise RopewalkError(f"{name} cannot be described whole: {failed[0].where}: {failed[0].message}")
 
 
 def _rope_words(rope: Rope) -> str:

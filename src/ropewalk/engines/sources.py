@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..comparison.sides import check_whole
 from ..errors import RopewalkError
 from ..models._homes import find_blocks
 from ..models._layers import _label_of
@@ -76,9 +77,7 @@ def gather(target: object, part: str | None = None) -> tuple[Model | None, str, 
     if isinstance(target, Rope):
         return None, "a rope", [_of_rope(target, "rope", "attention", (0,))]
     model = read(target)
-    failed = [finding for finding in model.findings if finding.severity == "error"]
-    if any(finding.name != "layers-conflict" for finding in failed):
-        raise RopewalkError(f"{model.target} cannot be described whole: {failed[0].where}: {failed[0].message}")
+    check_whole(model, model.target or "a model")
     main = next((name for name, layers in model.parts.items() if layers is model.layers), None)
     if part not in (None, main):
         raise RopewalkError(
