@@ -24,11 +24,10 @@ RULES = ("rule", "base for the context", "context of the base")
     epilog="""\b
     Examples:
       ropewalk extend llama-2-7b --to 32768 --plot plan.png
-      ropewalk extend ./model --to 131072 --method yarn --json
       ropewalk extend llama-2-7b --theta 1000000""",
 )
 @click.argument("target")
-@click.option("--to", type=int, metavar="N", help="Tokens wished; above the trained length.")
+@click.option("--to", type=int, metavar="N", help="Tokens wanted, more than were trained.")
 @click.option("--method", type=click.Choice(METHOD_NAMES), default="all", show_default=True, help="One method only.")
 @click.option("--theta", type=float, metavar="X", help="Tell which context this base supports.")
 @click.option("--trained", type=int, metavar="N", help="The length trained, where the configuration does not say it.")
@@ -46,7 +45,7 @@ RULES = ("rule", "base for the context", "context of the base")
 )
 @click.option("--model", metavar="DIR|GGUF", help="The weights to measure; TARGET where left out.")
 @click.option("--tokens", type=click.IntRange(2), metavar="N", help="Tokens of the text to measure; --to by default.")
-@click.option("--bucket", type=click.IntRange(1), metavar="N", help="Positions a bucket of the measurement.")
+@click.option("--bucket", type=click.IntRange(1), metavar="N", help="Positions in each bucket of the measurement.")
 @click.option("--dtype", metavar="T", help="Number type of the measurement: bfloat16, float32 …")
 @click.option("--passkey", is_flag=True, help="Measure whether a key hidden in the text is found, too.")
 def command(
