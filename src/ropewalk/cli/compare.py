@@ -45,6 +45,7 @@ class _Numbers(click.ParamType):
     short_help="Say what differs between two descriptions, functions or engines.",
     epilog="""\b
     Examples:
+      ropewalk compare llama-3.1-8b ./config.json --plot difference.svg
       ropewalk compare llama-3.1-8b mymodel/rope.py:rotate
       ropewalk compare ./config.json --engines""",
 )

@@ -13,6 +13,7 @@ ENGINES = ("transformers", "transformers-v4", "vllm", "llama.cpp", "gguf", "mlx"
     short_help="Write a model's RoPE as the settings of an engine.",
     epilog="""\b
     Examples:
+      ropewalk export llama-3.1-8b --to transformers
       ropewalk export ./config.json --to vllm
       ropewalk export gemma-3-4b --layer 5 --to llama.cpp""",
 )

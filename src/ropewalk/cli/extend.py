@@ -24,6 +24,7 @@ RULES = ("rule", "base for the context", "context of the base")
     epilog="""\b
     Examples:
       ropewalk extend llama-2-7b --to 32768 --plot plan.png
+      ropewalk extend ./model --to 131072 --method yarn --json
       ropewalk extend llama-2-7b --theta 1000000""",
 )
 @click.argument("target")

@@ -20,7 +20,9 @@ COLUMNS = ("pair", "dims", "axis", "θ_i (rad/token)", "wavelength", "turns in w
     epilog="""\b
     Examples:
       ropewalk inspect llama-3.1-8b --window 8192
-      ropewalk inspect ./models --recursive""",
+      ropewalk inspect ./model/config.json --part vision --json
+      ropewalk inspect ./models --recursive
+      ropewalk inspect ./model/config.json --fix --write""",
 )
 @click.argument("target")
 @click.option("--part", metavar="P", help="One part only: text, vision, audio …")
