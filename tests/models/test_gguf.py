@@ -809,3 +809,12 @@ def test_findings_of_files_are_documented():
 def test_a_model_survives_json(file):
     model = read(file("gemma3", attention__sliding_window=512))
     assert ropewalk.Model.from_dict(json.loads(json.dumps(model.to_dict()))) == model
+
+
+def test_a_signalling_nan_among_the_divisors_is_an_error_finding_and_no_warning(tmp_path):
+    path = write(tmp_path / "m.gguf", "llama", tensors={"rope_freqs.weight": [1.0] * 64})
+    raw = path.read_bytes()
+    at = raw.rindex(np.ones(64, dtype="<f4").tobytes())
+    path.write_bytes(raw[:at] + b"\x00\x00\xa0\x7f" + raw[at + 4 :])
+    model = read(path)
+    assert model.ropes == () and any(one.code == "RW110" for one in model.findings)
