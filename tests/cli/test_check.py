@@ -143,7 +143,7 @@ def test_head_dim_auto_takes_that_of_expect(here):
         (("some_rope.py:absent", "--head-dim", "16"), "has no absent; it has"),
         (("some_rope.py:right", "--head-dim", "many"), "neither a number of channels"),
         (("some_rope.py:right", "--head-dim", "16", "--layer", "0"), "give --expect"),
-        (("some_rope.py:right", "--expect", "no-such-preset"), "neither an existing path nor a preset"),
+        (("some_rope.py:right", "--expect", "no-such-preset"), "neither an existing path, nor a hub id"),
         (("some_rope.py:right", "--expect", "config.json", "--layer", "7"), "has 2 layers there, from 0 to 1; got 7"),
         (("some_rope.py:right", "--expect", "config.json", "--part", "vision"), "has no part vision; it has text"),
         (("some_rope.py:right", "--expect", "config.json", "--head-dim", "32"), "expect describes heads of 16"),
@@ -169,10 +169,11 @@ def test_a_model_type_is_checked_by_layer_type_and_what_cannot_be_asked_is_told(
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     done = run("transformers:llama4")
-    assert "Llama4TextRotaryEmbedding" in done.stdout
-    assert "not asked: vision_model.rotary_embedding (Llama4VisionRotaryEmbedding)" in done.stdout
-    nothing = run("transformers:dinov3_vit")
-    assert nothing.exit_code == 2 and "can be asked from outside" in nothing.stderr
+    assert "Llama4TextRotaryEmbedding" in done.stdout and "Llama4VisionRotaryEmbedding" in done.stdout
+    some = run("transformers:glm4v_moe")
+    assert "not asked: language_model.rotary_emb (Glm4vMoeTextRotaryEmbedding)" in some.stdout
+    nothing = run("transformers:bert")
+    assert nothing.exit_code == 2 and "BertModel has no rotary module" in nothing.stderr
 
 
 def test_one_room_of_the_gallery_shows_its_code_and_its_report():

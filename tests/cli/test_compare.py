@@ -156,7 +156,7 @@ def test_distances_that_are_none_are_refused(files, given):
 
 
 def test_what_cannot_be_read_exits_2(files, tmp_path):
-    assert "neither an existing path nor a preset" in refused(files[0], "no-such-preset")
+    assert "neither an existing path, nor a hub id" in refused(files[0], "no-such-preset")
     broken = tmp_path / "broken.json"
     broken.write_text(json.dumps({**PLAIN, "rope_scaling": {"rope_type": "spiral"}}))
     assert "B, " in refused(files[0], broken)

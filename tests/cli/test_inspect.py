@@ -366,7 +366,7 @@ def test_a_huge_file_is_not_read(tmp_path):
     path = tmp_path / "config.json"
     with path.open("wb") as file:
         file.truncate(200 * 2**20)  # sparse: takes no room
-    assert "has more than 2 MiB" in refused(path)
+    assert "has more than 4 MiB" in refused(path)
 
 
 @pytest.mark.parametrize(("left", "right"), [("[", "]"), ('{"text_config":', "}")])

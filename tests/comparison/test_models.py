@@ -224,7 +224,7 @@ def test_parts_by_another_name_are_compared_where_each_side_has_one():
     [
         (config({"rope_type": "spiral"}), config(), "A, a dict, cannot be described whole"),
         (config(), config({"rope_type": "linear", "factor": "x"}), "B, a dict, cannot be described whole"),
-        ("no-such-preset", config(), "neither an existing path nor a preset"),
+        ("no-such-preset", config(), "neither an existing path, nor a hub id"),
         ({"model_type": "gpt2", "n_layer": 2}, {"model_type": "gpt2", "n_layer": 2}, "there is no RoPE to compare"),
     ],
 )

@@ -123,6 +123,14 @@ def test_divisors_without_a_dimension_are_a_finding(tmp_path):
     assert model.ropes == () and "must be a row of 1 to 65536" in errors[0]
 
 
+def test_divisors_that_are_a_signalling_nan_are_a_finding(tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(
+        SEEDS[".gguf"].replace(struct.pack("<f", 1.0) * 64, b"\x01\x00\xa0\x7f" + struct.pack("<f", 1.0) * 63)
+    )
+    assert any(finding.severity == "error" for finding in read(path).findings)
+
+
 LARGE = {
     "a gigabyte of empty tokens": (header(keys=2) + ARCH + text("t") + struct.pack("<IIQ", 9, 8, 2**27), ".gguf"),
     "a gigabyte of keys": (header(keys=16_000) + ARCH, ".gguf"),
@@ -348,15 +356,15 @@ def test_fuzzed_files_give_a_model_or_an_error(tmp_path, suffix, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", SEEDS)
-def test_ten_minutes_of_fuzzing(tmp_path, suffix, record_property):
-    """As long as ROPEWALK_FUZZ_S says, ten minutes by default; prints how many inputs were tried."""
+def test_a_long_time_of_fuzzing(tmp_path, suffix, record_property):
+    """As long as ROPEWALK_FUZZ_S says; prints how many inputs were tried."""
     (tmp_path / "config.json").write_bytes(SEEDS[".json"])
-    until = time.monotonic() + float(os.environ.get("ROPEWALK_FUZZ_S", "600"))
+    until = time.monotonic() + float(os.environ.get("ROPEWALK_FUZZ_S", "60"))
     rng, count, worst = random.Random(suffix), 0, 0.0
     while time.monotonic() < until:
-        started = time.perf_counter()
+        started = time.process_time()
         tried(tmp_path / f"m{suffix}", spoil(SEEDS[suffix], rng))
-        worst = max(worst, time.perf_counter() - started)
+        worst = max(worst, time.process_time() - started)
         count += 1
     record_property("inputs", count)
     print(f"{suffix}: {count} inputs, the slowest {worst:.3f} s")

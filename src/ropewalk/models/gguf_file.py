@@ -94,7 +94,7 @@ class GGUFHeader:
             )
         if place.kind == 30:
             return (values.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-        with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN, and refused as one
+        with np.errstate(invalid="ignore"):  # a signalling NaN; whoever takes the numbers refuses it
             return values.astype(np.float64)
 
 

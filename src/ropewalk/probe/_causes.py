@@ -247,8 +247,9 @@ CAUSES: dict[str, tuple[str, str]] = {
     "precision-notable": ("", "harmless in short contexts; float64 angles cost nothing when they are tabulated"),
     "two-tables": ("", "as dynamic NTK and LongRoPE do; cached keys keep the table that they were turned with"),
     "state-cast": (
-        "frequencies are a buffer or a parameter of the module: compute them outside of its state",
-        "right as built and wrong after the module is cast or moved",
+        "frequencies are a buffer or a parameter of the module, or follow torch's default dtype: compute them in "
+        "float32, outside of its state",
+        "right as built and wrong after the module is cast or moved, or where the default dtype is another",
     ),
     "output-order": ("", "scores are the same as long as q and k both go through it; compare vectors with care"),
     "offset": ("", "scores are the same as long as q and k are moved alike; cached keys of other code do not fit"),

@@ -43,7 +43,8 @@ def dtypes(caller: Caller) -> list[Evidence]:
     evidence = []
     for name, some in (("float32-out", HALF), ("dtype", ("float32", "float64"))):
         hits = {dtype: words for dtype, words in changed.items() if dtype in some}
-        widened = name == "dtype" and caller.box.library == "numpy"  # NumPy's own promotion: more digits, no harm
+        # NumPy's own promotion: more digits, no harm
+        widened = name == "dtype" and caller.box.library == "numpy" and all("64 out" in one for one in hits.values())
         detail = {"changed": hits, **({"note": "NumPy widens"} if hits and widened else {})}
         seen = "; ".join(hits.values()) or f"kept ({', '.join(tried)})"
         evidence.append(Evidence(name=name, ok=not hits or widened, seen=seen, right=right, detail=detail))

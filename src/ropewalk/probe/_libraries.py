@@ -29,6 +29,11 @@ class NumpyLibrary:
         """Whether value is an array of this library."""
         return isinstance(value, np.ndarray)
 
+    def strange(self, value: Any) -> str:
+        """Say in words what keeps an array of this library from being plain floating numbers; "" where nothing does."""
+        name = self.dtype_of(value)
+        return "" if name in RESOLUTIONS or name.startswith("float") else f"{name} numbers"
+
     def read(self, value: Any) -> NDArray[np.float64]:
         """Give the numbers of an array as float64."""
         return np.array(value, dtype=np.float64)
@@ -64,6 +69,14 @@ class TorchLibrary(NumpyLibrary):
         import torch
 
         return isinstance(value, torch.Tensor)
+
+    def strange(self, value: Any) -> str:
+        """Say in words what keeps a tensor from being plain floating numbers; "" where nothing does."""
+        import torch
+
+        if value.is_nested or value.layout != torch.strided:
+            return f"a {'nested' if value.is_nested else str(value.layout).removeprefix('torch.')} tensor"
+        return super().strange(value)
 
     def read(self, value: Any) -> NDArray[np.float64]:
         """Give the numbers of a tensor as float64."""

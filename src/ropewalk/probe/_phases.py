@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+EPS = 2.0**-24  # the unit roundoff of float32
+
 
 class Ladder(NamedTuple):
     """What one row of phases says.
@@ -74,7 +76,8 @@ def unwrap(
         history.append(inv_freq.copy())
     fitted = sums[0] / sums[1]
     spread = np.max(np.abs(np.array(history[-3:]) - fitted), axis=0)
-    error = np.maximum(np.maximum(spread, noise / until), max(4 * noise, shared) * np.abs(fitted))
+    # an angle is rounded in float32 at best or worst; coarser ones have shown themselves as shared
+    error = np.maximum(np.maximum(spread, noise / until), max(4 * min(noise, EPS), shared) * np.abs(fitted))
     return Ladder(fitted, error, until)
 
 

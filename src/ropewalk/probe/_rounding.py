@@ -122,12 +122,18 @@ def _running_angles(p: Floats, w: Floats) -> Floats:
     return np.multiply.accumulate(steps, axis=1).astype(np.float64)
 
 
-def on_grid(inv_freq: Floats, half: Rounding) -> bool:
+def on_grid(inv_freq: Floats, half: Rounding, room: float = 0.0) -> bool:
     """Whether frequencies are all numbers of a 16-bit format: no accident where at least three are no power of two.
+
+    Args:
+        inv_freq: radians a position.
+        half: the format's rounding.
+        room: by how much each may be off, measured as it is; those that it could hide tell nothing.
 
     >>> on_grid(to_bf16(5e5 ** (-np.arange(8) / 8)), to_bf16), on_grid(5e5 ** (-np.arange(8) / 8), to_bf16)
     (True, False)
     """
     size = np.abs(inv_freq[inv_freq != 0])
-    telling = size[np.abs(np.frexp(size)[0] - 0.5) > 1e-3]
-    return len(telling) >= 3 and bool(np.all(np.abs(half(telling) - telling) <= 2e-6 * telling + 1e-11))
+    telling = size[(np.abs(np.frexp(size)[0] - 0.5) > 1e-3) & (room < 2.0**-14 * size)]
+    allowed = np.maximum(2e-6 * telling + 1e-11, room)
+    return len(telling) >= 3 and bool(np.all(np.abs(half(telling) - telling) <= allowed))

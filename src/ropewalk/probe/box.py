@@ -10,35 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._checks import choice, real, whole
 from ..errors import RopewalkError
+from ._answers import BoxFailure, Failure, expect_finite, expect_like, where_of
 from ._errors import first_line
 from ._libraries import LIBRARIES, RESOLUTIONS, NumpyLibrary, libraries_for, module_of
 from ._worker import Worker
 
 LAYOUTS = ("bshd", "bhsd", "thd")
-KINDS = ("raised", "hang", "shape", "type", "device", "not-finite")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """One call that gave nothing to measure.
-
-    Attributes:
-        kind: "raised", "hang", "shape", "type", "device" or "not-finite".
-        message: what happened, in words.
-        where: the call: shape of x, positions.
-    """
-
-    kind: str
-    message: str
-    where: str
-
-
-class BoxFailure(Exception):
-    """A call to the function under test failed; failure says how."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(f"{failure.kind}: {failure.message} ({failure.where})")
-        self.failure = failure
 
 
 @dataclass(slots=True)
@@ -142,6 +119,16 @@ class Box:
             rows = np.broadcast_to(ids, (batch, tokens))
             return np.concatenate([self._turned(library, x[b : b + 1], rows[b]) for b in range(batch)])
         return self._turned(library, x, ids)
+
+    def look_again(self) -> None:
+        """Repeat one small call some times more: what differs only now and then may have been missed."""
+        library = self._prepare()
+        x = np.random.default_rng(3).integers(-8, 9, size=(self.batch, self._trial_tokens(), self.heads, self.head_dim))
+        ids = np.broadcast_to(np.arange(x.shape[1]), (self.batch, x.shape[1]))
+        try:
+            self._look_for_state(library, x / 4.0, _widened(ids, self.axes, *x.shape[:2]), times=8)
+        except BoxFailure:
+            return
 
     def rounded(self, x: ArrayLike) -> NDArray[np.float64]:
         """Give the numbers that fn really sees for x: rounded to the box's dtype."""
@@ -263,11 +250,11 @@ class Box:
         self._forms, self._library = tuple(taken), library
         self._look_for_state(library, x, forms[taken[0]])
 
-    def _look_for_state(self, library: NumpyLibrary, x: NDArray[np.float64], ids: NDArray[Any]) -> None:
+    def _look_for_state(self, library: NumpyLibrary, x: NDArray[np.float64], ids: NDArray[Any], times: int = 2) -> None:
         """Record whether equal calls give unequal answers; a counter moves on evenly, chance does not."""
-        outs = [self._turned(library, x, ids) for _ in range(2)]
+        outs = [self._turned(library, x, ids) for _ in range(times)]
         scale = max(float(np.abs(outs[0]).max()), 1e-30)
-        gap = float(np.abs(outs[0] - outs[1]).max())
+        gap = max(float(np.abs(outs[0] - out).max()) for out in outs)
         if gap <= 16 * self.resolution * scale:
             return
         outs += [self._turned(library, x, ids) for _ in range(3)]
@@ -295,29 +282,15 @@ class Box:
         before = library.read(given)
         places = library.read(positions)
         out = self._timed(lambda: library.run(self.fn, given, positions), x, ids)
-        where = _where(x, ids)
-        if not library.takes(out):
-            got = f"{type(out).__module__}.{type(out).__name__}"
-            raise BoxFailure(Failure(kind="type", message=f"gave a {got} for a {library.name} array", where=where))
-        if not library.dtype_of(out).startswith(("float", "bfloat")):
-            words = f"gave {library.dtype_of(out)} numbers for {library.dtype_of(given)}"
-            raise BoxFailure(Failure(kind="type", message=words, where=where))
-        if tuple(out.shape) != tuple(given.shape):
-            words = f"gave the shape {list(out.shape)} for {list(given.shape)}"
-            raise BoxFailure(Failure(kind="shape", message=words, where=where))
-        if library.device_of(out) != library.device_of(given):
-            words = f"gave a result on {library.device_of(out)} for x on {library.device_of(given)}"
-            raise BoxFailure(Failure(kind="device", message=words, where=where))
+        where = where_of(x, ids)
+        expect_like(library, out, given, where)
         self._note_dtypes(library, given, out)
         numbers = library.read(out)
         if not np.array_equal(library.read(given), before, equal_nan=True):
             self.facts["mutated"] = "x is overwritten" + (" and given back" if out is given else "")
         if not np.array_equal(library.read(positions), places):
             self.facts["mutated"] = "position_ids are overwritten"
-        if not np.isfinite(numbers).all():
-            count = int(np.size(numbers) - np.isfinite(numbers).sum())
-            words = f"{count} of {np.size(numbers)} numbers are NaN or infinite"
-            raise BoxFailure(Failure(kind="not-finite", message=words, where=where))
+        expect_finite(numbers, where)
         return self._unlaid(numbers, x.shape)
 
     def _note_dtypes(self, library: NumpyLibrary, given: Any, out: Any) -> None:
@@ -336,11 +309,11 @@ class Box:
             return self._meter.worker.call(function, left)
         except TimeoutError:
             words = f"no answer within {self.timeout:g} s ({self._meter.calls} calls in all)"
-            raise BoxFailure(Failure(kind="hang", message=words, where=_where(x, ids))) from None
+            raise BoxFailure(Failure(kind="hang", message=words, where=where_of(x, ids))) from None
         except BaseException as error:
             if isinstance(error, RopewalkError) and error.__cause__ is not None:
                 raise
-            raise BoxFailure(Failure(kind="raised", message=first_line(error), where=_where(x, ids))) from error
+            raise BoxFailure(Failure(kind="raised", message=first_line(error), where=where_of(x, ids))) from error
         finally:
             self._meter.seconds += time.perf_counter() - began
 
@@ -356,12 +329,6 @@ def _positions(values: ArrayLike) -> NDArray[Any]:
 
 def _widened(ids: NDArray[Any], axes: int, batch: int, tokens: int) -> NDArray[Any]:
     return np.array(np.broadcast_to(ids, (axes, batch, tokens) if axes > 1 else (batch, tokens)))
-
-
-def _where(x: NDArray[Any], ids: NDArray[Any]) -> str:
-    few = np.unique(ids)
-    span = f"{few[0]:g}" if few.size == 1 else f"{few[0]:g} to {few[-1]:g}"
-    return f"x {list(x.shape)} as [B, S, H, D], positions {list(ids.shape)} from {span}"
 
 
 def _home(module: Any) -> Any:
