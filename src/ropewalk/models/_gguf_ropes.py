@@ -26,8 +26,14 @@ def read_gguf_rope(source: Source, label: str | None) -> Rope:
     pairing = PAIRINGS[facts.sections_rope if facts.sections_rope and _has_sections(view) else facts.rope]
     reading.source("pairing", source.described, label)
     scaling: Scaling = read_gguf_scaling(source, label, theta=theta, rotary_dim=rotary_dim, longest=longest)
-    alpha = view.number("rope.scaling.alpha") if facts.reads_alpha else None
-    if alpha:
+    alpha = view.number("rope.scaling.alpha")
+    if alpha and not facts.reads_alpha:
+        reading.find(
+            "gguf-engine", key=view.key("rope.scaling.alpha"), seen=f"{alpha:g}", right="a base raised already",
+            message=f"{ENGINE} reads alpha for Hunyuan's dense and vision models alone, so it raises no base here, and "
+            "so it is described. Write the raised base as rope.freq_base.",
+        )  # fmt: skip
+    elif alpha:
         reading.source("factor", view.key("rope.scaling.alpha"), label)
         scaling = Ntk(factor=source.tidy(alpha))
     try:
