@@ -148,8 +148,8 @@ def _hold_against_mlx(view: View, pairing: str) -> None:
             seen=str(value).lower(),
             right=f"{pairing}, as the model's own code pairs",
             message=f"rope_traditional is {str(value).lower()}, by which mlx-lm pairs channels {theirs}; the model's "
-            f"own code does not read it and pairs them {pairing}, which is described. Correct it for MLX, or keep it if "
-            "the weights were permuted.",
+            f"own code does not read it and pairs them {pairing}, which is described. Correct it for MLX, or keep it "
+            "if the weights were permuted.",
         )
 
 
