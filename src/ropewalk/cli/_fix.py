@@ -1,16 +1,16 @@
 """`ropewalk inspect FILE --fix [--write]`: the configuration after the repairs that have one right answer."""
 
 import json
-import os
 import re
 import shutil
-import tempfile
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import RopewalkError
+from ..models._files import write_beside
 
 if TYPE_CHECKING:
     from ..models.fixing import Fixed
@@ -77,14 +77,6 @@ def _write(path: Path, config: Any) -> None:
         number += 1
     try:
         shutil.copy2(path, backup)
-        opened, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        try:
-            with os.fdopen(opened, "w", encoding="utf-8") as out:
-                out.write(text)
-            shutil.copymode(path, beside)
-            Path(beside).replace(path)
-        except BaseException:
-            Path(beside).unlink(missing_ok=True)
-            raise
+        write_beside(path, text.encode(), mode=stat.S_IMODE(path.stat().st_mode))
     except OSError as error:
         raise RopewalkError(f"{path} cannot be written: {error.strerror or error}. Check its rights.") from error

@@ -1,7 +1,8 @@
-"""Opening files of unknown origin: only regular ones, read through a window that never holds more than it must."""
+"""Files of unknown origin, opened with care and read through a window, and files that are written whole or not."""
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,6 +36,29 @@ def starts_with(path: Path, magic: bytes) -> bool:
 def reason_of(error: Exception) -> str:
     """Say in words why the system refused a path."""
     return getattr(error, "strerror", None) or str(error)
+
+
+def write_beside(path: Path, body: bytes, *, mode: int | None = None) -> None:
+    """Write a file beside and rename it, so that no half of it ever stands under its name.
+
+    Args:
+        path: the file.
+        body: what it holds.
+        mode: its rights; None means that its owner alone reads it.
+
+    Raises:
+        OSError: where it cannot be written; nothing is left beside.
+    """
+    number, beside = tempfile.mkstemp(dir=path.parent, prefix=".ropewalk-")
+    try:
+        with os.fdopen(number, "wb") as out:
+            out.write(body)
+        if mode is not None:
+            Path(beside).chmod(mode)
+        Path(beside).replace(path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
 
 
 class Window:

@@ -4,7 +4,6 @@ import json
 import os
 import queue
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from ..errors import RopewalkError
-from ._files import reason_of
+from ._files import reason_of, write_beside
 from .json_file import MAX_JSON_BYTES, parse_json
 
 SILENCE_S = 1.6  # without an answer, unless HF_HUB_DOWNLOAD_TIMEOUT says otherwise
@@ -240,13 +239,6 @@ def _write(path: Path, body: bytes) -> None:
     """Write beside and rename, so that no half of a file ever stands under its name."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        number, beside = tempfile.mkstemp(dir=path.parent, prefix=".ropewalk-")
-        try:
-            with os.fdopen(number, "wb") as out:
-                out.write(body)
-            Path(beside).replace(path)
-        except BaseException:
-            Path(beside).unlink(missing_ok=True)
-            raise
+        write_beside(path, body)
     except OSError as error:
         raise RopewalkError(f"the cache cannot be written at {path}: {reason_of(error)}. Check HF_HOME.") from error
