@@ -46,6 +46,15 @@ FAMILIES = (
         message=("LitGPT", "wrong way round"),
     ),
     Case(
+        name="mlx-pairing",
+        fault={"model_type": "llama", "head_dim": 64, "rope_theta": 3e5, "rope_traditional": True},
+        twin={"model_type": "llama", "head_dim": 64, "rope_theta": 3e5, "rope_traditional": False},
+        where="text: rope_traditional",
+        seen=("true",),
+        right=("half",),
+        message=("mlx-lm", "interleaved"),
+    ),
+    Case(
         name="indexer-pairing",
         fault={"dim": 64, "n_layers": 2, "inter_dim": 64, "qk_rope_head_dim": 64, "index_head_dim": 128},
         twin={"dim": 64, "n_layers": 2, "inter_dim": 64, "qk_rope_head_dim": 64},

@@ -802,7 +802,7 @@ def test_a_directory_with_one_gguf_is_read_and_with_two_is_not(file):
 
 def test_findings_of_files_are_documented():
     text = (HERE.parents[2] / "docs" / "findings.md").read_text(encoding="utf-8")
-    headings = re.findall(r"^## (RW1(?:6[45]|7).+)$", text, flags=re.MULTILINE)
+    headings = re.findall(r"^## (RW1[78].+)$", text, flags=re.MULTILINE)
     assert sorted(headings) == sorted(f"{code} {name} ({severity})" for name, (code, severity) in FILE_KINDS.items())
 
 

@@ -68,7 +68,7 @@ def test_what_cannot_be_fitted_is_kept_as_a_table(tmp_path):
     pairs, right = model.rope.pairs(10), rope.pairs(10)
     np.testing.assert_allclose(pairs.inv_freq, right.inv_freq, rtol=1e-6)
     assert pairs.cos_sin_factor == pytest.approx(1.2, rel=1e-7)
-    assert {one.code for one in model.findings} == {"RW165"}
+    assert {one.code for one in model.findings} == {"RW181"}
 
 
 def test_tables_outside_the_graph_are_read_beside_it(tmp_path):
