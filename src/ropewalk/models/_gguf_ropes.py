@@ -62,14 +62,17 @@ def _widths(source: Source, label: str | None) -> tuple[int, int]:
     view, facts = source.view, source.facts
     reading = view.reading
     inside = label == "sliding_attention"
-    width, origin = _head_dim(view, swa=inside)
     names = ("rope.dimension_count_swa", "rope.dimension_count") if inside else ("rope.dimension_count",)
     name = view.first(names)
-    if name is None:
+    stated = None if name is None else view.whole(name, at_most=MAX_HEAD_DIM)
+    rope_part_alone = facts.scale_softmax and view.first(("attention.key_length", "embedding_length")) is None
+    if name is not None and stated is not None and rope_part_alone:
+        width, origin = stated, view.key(name)
+    else:
+        width, origin = _head_dim(view, swa=inside)
+    if name is None or stated is None:
         rotary_dim, rotary_origin = width, origin
     else:
-        stated = view.whole(name, at_most=MAX_HEAD_DIM)
-        assert stated is not None
         rotary_dim, rotary_origin = stated, view.key(name)
     if not inside and facts.full_share != 1:
         rotary_dim = int(rotary_dim * facts.full_share)
