@@ -27,7 +27,18 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = (
     *("_version", "errors", "_checks", "findings", "pairs", "axes", "scaling", "rope", "turning"),
     *("torch", "jax", "onnx"),
-    *("positions", "models", "inspection", "comparison", "engines", "exporting", "planning", "simulation", "gate"),
+    *(
+        "positions",
+        "fitting",
+        "models",
+        "inspection",
+        "comparison",
+        "engines",
+        "exporting",
+        "planning",
+        "simulation",
+        "gate",
+    ),
     *("bench", "compat", "measuring", "probe", "testing", "layouts", "fanout", "lab", "explorer"),
     *("__init__", "cli", "__main__"),
 )

@@ -80,7 +80,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "measured": ("RW353", "note"),
 }
 
-# RW17x come from files that are no configuration object: GGUF, checkpoints, graphs.
+# RW17x come from files that are no configuration object: GGUF, checkpoints, graphs; RW164 and RW165 from tables.
 FILE_KINDS: dict[str, tuple[str, str]] = {
     "gguf-key-missing": ("RW170", "warning"),
     "gguf-scale-lost": ("RW171", "warning"),
@@ -92,6 +92,8 @@ FILE_KINDS: dict[str, tuple[str, str]] = {
     "gguf-table": ("RW177", "note"),
     "frequencies-fitted": ("RW178", "note"),
     "gguf-plan": ("RW179", "note"),
+    "pairing-open": ("RW164", "warning"),
+    "table-kept": ("RW165", "note"),
 }
 
 # RW2xx come from `ropewalk check`: what a function does. The first 48 are the faults of the gallery, in its order.

@@ -9,7 +9,7 @@ import pytest
 
 from ropewalk import export, preset_names, read
 from ropewalk.exporting import Refused, settings
-from ropewalk.exporting._llama_names import ARCHITECTURES, FACTORS, FREQS, NEIGHBOURS, SLIDING
+from ropewalk.exporting._llama_names import ARCHITECTURES, FACTORS, FREQS, PERMUTED, WHOLE_HEADS, turns_neighbours
 
 from .ropes import ROPES
 
@@ -220,7 +220,7 @@ def test_a_gguf_file_turns_as_the_rope_or_is_refused(name, tmp_path):
         assert caught.value.lost == GGUF_REFUSED[name]
         return
     arch, fields, tensors = through_a_file(export(rope, "gguf"), tmp_path / "rope.gguf")
-    assert (rope.pairing == "interleaved") == (arch in NEIGHBOURS)
+    assert (rope.pairing == "interleaved") == turns_neighbours(arch)
     for length in (None, 8192, 8193) if name == "longrope" else (None,):
         same(rope, by_file(arch, fields, tensors, length), length)
 
@@ -268,5 +268,5 @@ def test_llama_files_turn_neighbours_and_the_note_says_so():
 
 def test_architectures_are_those_of_the_package():
     names = set(gguf.MODEL_ARCH_NAMES.values())
-    for known in (ARCHITECTURES.values(), NEIGHBOURS, FREQS, FACTORS, SLIDING):
+    for known in (ARCHITECTURES.values(), PERMUTED, FREQS, FACTORS, WHOLE_HEADS):
         assert set(known) <= names

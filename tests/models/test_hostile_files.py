@@ -1,5 +1,6 @@
 """Files made to harm: every one ends in a RopewalkError or a Model, within two seconds and 200 MB."""
 
+import io
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ropewalk import Model, RopewalkError, read
+from ropewalk.models._files import read_some
 
 HERE = Path(__file__).resolve()
 BIN = HERE.parents[3] / "shared" / "configs" / "bin"
@@ -34,6 +37,12 @@ def key(name, kind, payload):
 
 def header(keys=0, tensors=0, version=3, magic=b"GGUF"):
     return magic + struct.pack("<IQQ", version, tensors, keys)
+
+
+def npy(kind, shape, fortran=False):
+    """The start of a .npy file, spelled out."""
+    words = f"{{'descr': {kind!r}, 'fortran_order': {fortran}, 'shape': {shape}, }}".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(words)) + words
 
 
 ARCH = key("general.architecture", 8, text("llama"))
@@ -122,6 +131,14 @@ def test_divisors_without_a_dimension_are_a_finding(tmp_path):
     assert model.ropes == () and "must be a row of 1 to 65536" in errors[0]
 
 
+def test_divisors_that_are_a_signalling_nan_are_a_finding(tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(
+        SEEDS[".gguf"].replace(struct.pack("<f", 1.0) * 64, b"\x01\x00\xa0\x7f" + struct.pack("<f", 1.0) * 63)
+    )
+    assert any(finding.severity == "error" for finding in read(path).findings)
+
+
 LARGE = {
     "a gigabyte of empty tokens": (header(keys=2) + ARCH + text("t") + struct.pack("<IIQ", 9, 8, 2**27), ".gguf"),
     "a gigabyte of keys": (header(keys=16_000) + ARCH, ".gguf"),
@@ -132,6 +149,10 @@ LARGE = {
     "a safetensors header of a gigabyte": (struct.pack("<Q", 2**30 - 8), ".safetensors"),
     "a safetensors header of 64 MiB": (struct.pack("<Q", 2**26), ".safetensors"),
     "an ONNX graph of a gigabyte": (b"\x08\x0a", ".onnx"),
+    "a table of 4 GiB": (npy("<f4", (2**23, 128)), ".npy"),
+    "a table of one long row": (npy("<f4", (2, 2**40)), ".npy"),
+    "a table's header of 4 GiB": (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", ".npy"),
+    "an archive of nothing": (b"PK\x03\x04", ".npz"),
     "a llama2.c header": (struct.pack("<7i", 2**20, 2**20, 9999, 2, 2, 2**30, 2**30), ".bin"),
 }
 
@@ -149,7 +170,11 @@ def test_what_claims_a_gigabyte_takes_neither_time_nor_memory(tmp_path):
             except ropewalk.RopewalkError:
                 pass
             seconds = time.process_time() - started
-            print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+            try:  # ru_maxrss starts from what the process that forked held
+                held = next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]
+            except OSError:
+                held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            print(json.dumps([seconds, int(held) / 1024]))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
@@ -176,6 +201,30 @@ def test_links_that_loop(tmp_path):
     assert refused(tmp_path / "a" / "a" / "a")
     (tmp_path / "m.safetensors").symlink_to("m.safetensors")
     assert refused(tmp_path / "m.safetensors")
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no /proc")
+def test_a_regular_file_that_cannot_be_read_is_one_error():
+    assert "cannot be read" in refused("/proc/self/mem")
+    with Path("/proc/self/mem").open("rb", buffering=0) as stream, pytest.raises(RopewalkError, match="cannot be read"):
+        read_some(stream, 8, Path("/proc/self/mem"))
+
+
+def test_a_file_that_has_nothing_yet_is_one_error():
+    class Waiting:
+        def read(self, _):
+            return None  # what a read without blocking gives
+
+    with pytest.raises(RopewalkError, match="waits for data"):
+        read_some(Waiting(), 8, Path("here"))
+
+
+def test_a_hundred_thousand_unused_keys_are_a_hundred_findings():
+    block = {"type": "linear", "factor": 2, **{f"k{n}": n for n in range(100_000)}}
+    model = read({"model_type": "llama", "head_dim": 64, "rope_theta": 1e4, "rope_scaling": block})
+    unused = [one for one in model.findings if one.name == "key-unused"]
+    assert len(unused) == 100 and unused[-1].message.endswith("Any further ones of this kind are left out.")
+    assert model.rope.scaling.factor == 2
 
 
 def test_odd_names_are_refused():
@@ -251,7 +300,22 @@ def _seeds():
         ".safetensors": struct.pack("<Q", len(entry)) + entry + struct.pack("<32f", *([0.5] * 32)),
         ".bin": llama + struct.pack(f"<{floats}f", *([0.5] * floats)),
         ".onnx": _onnx(),
+        ".npy": npy("<f4", (4, 4)) + _rows(),
+        ".npz": _npz(npy("<f4", (4, 4)) + _rows()),
     }
+
+
+def _rows():
+    """Four positions of two pairs: cos, then sin."""
+    angles = [(m, m / 100) for m in range(4)]
+    return struct.pack("<16f", *(f(one) for pair in angles for f in (math.cos, math.sin) for one in pair))
+
+
+def _npz(array):
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("cos_sin_cache.npy", array)
+    return memory.getvalue()
 
 
 def _onnx():
@@ -323,15 +387,15 @@ def test_fuzzed_files_give_a_model_or_an_error(tmp_path, suffix, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", SEEDS)
-def test_ten_minutes_of_fuzzing(tmp_path, suffix, record_property):
-    """As long as ROPEWALK_FUZZ_S says, ten minutes by default; prints how many inputs were tried."""
+def test_a_long_time_of_fuzzing(tmp_path, suffix, record_property):
+    """As long as ROPEWALK_FUZZ_S says; prints how many inputs were tried."""
     (tmp_path / "config.json").write_bytes(SEEDS[".json"])
-    until = time.monotonic() + float(os.environ.get("ROPEWALK_FUZZ_S", "600"))
+    until = time.monotonic() + float(os.environ.get("ROPEWALK_FUZZ_S", "60"))
     rng, count, worst = random.Random(suffix), 0, 0.0
     while time.monotonic() < until:
-        started = time.perf_counter()
+        started = time.process_time()
         tried(tmp_path / f"m{suffix}", spoil(SEEDS[suffix], rng))
-        worst = max(worst, time.perf_counter() - started)
+        worst = max(worst, time.process_time() - started)
         count += 1
     record_property("inputs", count)
     print(f"{suffix}: {count} inputs, the slowest {worst:.3f} s")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ropewalk import Rope, RopewalkError, read
-from ropewalk.scaling import Llama3, Yarn
+from ropewalk.scaling import Llama3, LongRope, Yarn
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -51,12 +51,24 @@ def test_llama3_is_fitted(tmp_path):
     assert read(graph(tmp_path, rope)).rope == rope
 
 
-def test_what_cannot_be_fitted_is_kept_as_a_table(tmp_path):
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_yarn_is_fitted_with_its_magnitude(tmp_path, dtype):
     scaling = Yarn(factor=8.0, original_max_position_embeddings=4096)
     rope = Rope(head_dim=64, rope_theta=10000.0, pairing="half", scaling=scaling, max_position_embeddings=32)
-    pairs, right = read(graph(tmp_path, rope)).rope.pairs(10), rope.pairs()
-    np.testing.assert_allclose(pairs.inv_freq, right.inv_freq, rtol=1e-5)
-    assert pairs.cos_sin_factor == pytest.approx(right.cos_sin_factor, rel=1e-5)
+    assert read(graph(tmp_path, rope, dtype=dtype)).rope == rope
+
+
+def test_what_cannot_be_fitted_is_kept_as_a_table(tmp_path):
+    divisors = tuple(1 + np.random.default_rng(0).random(32))
+    scaling = LongRope(
+        short_factor=divisors, long_factor=divisors, original_max_position_embeddings=99, attention_factor=1.2
+    )
+    rope = Rope(head_dim=64, rope_theta=10000.0, pairing="half", scaling=scaling, max_position_embeddings=32)
+    model = read(graph(tmp_path, rope))
+    pairs, right = model.rope.pairs(10), rope.pairs(10)
+    np.testing.assert_allclose(pairs.inv_freq, right.inv_freq, rtol=1e-6)
+    assert pairs.cos_sin_factor == pytest.approx(1.2, rel=1e-7)
+    assert {one.code for one in model.findings} == {"RW165"}
 
 
 def test_tables_outside_the_graph_are_read_beside_it(tmp_path):

@@ -1,8 +1,6 @@
 """`ropewalk check --decode`: whether a decoder's positions are the same on every road to the same tokens."""
 
-import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,12 +14,12 @@ SETTINGS = ("vocab", "pad_token", "right_padding", "hooks_need_positions", "swit
 
 def decode_command(target: str, *, as_json: bool, form: str, strict: bool, asked: dict[str, Any]) -> int:
     """Check the decoder that TARGET names, print the report, give the exit code."""
+    from ._output import exit_code, foreign_output, print_json
+
     _only(USED)
-    with redirect_stdout(sys.stderr):  # what foreign code prints must not end up in the document
+    with foreign_output():
         click.echo(f"ropewalk: check runs code that is not its own: {target}", err=True)
         name, notes, report = _checked(target, asked)
-    from ._output import exit_code, print_json
-
     if as_json:
         fields = report.to_dict()
         print_json({"schema": fields.pop("schema"), "target": target, "name": name, "notes": notes, **fields})

@@ -39,23 +39,30 @@ class HeadDim(click.ParamType):
 )
 @click.argument("target", required=False)
 @click.option(
-    "--head-dim", type=HeadDim(), help="Channels of a head; auto, as without it: those of --expect or the target."
+    "--head-dim",
+    type=HeadDim(),
+    metavar="D|auto",
+    help="Channels of a head; auto, as without it: those of --expect or the target.",
 )
-@click.option("--expect", metavar="MODEL", help="What it should be: a config.json, its directory, or a preset.")
+@click.option("--expect", metavar="MODEL", help="What it should be: whatever `ropewalk inspect` takes.")
 @click.option("--part", metavar="P", help="The part of --expect, where it has several ropes.")
 @click.option("--layer", type=click.IntRange(0), metavar="N", help="The layer of --expect, counted from 0.")
-@click.option("--layout", type=click.Choice(LAYOUTS), default="bshd", help="Of what it takes (bshd).")
+@click.option("--layout", type=click.Choice(LAYOUTS), default="bshd", help="Order of the dimensions of x (bshd).")
 @click.option("--backend", type=click.Choice(BACKENDS), help="Arrays that it takes.")
 @click.option("--heads", type=click.IntRange(1), metavar="H", default=2, help="Heads of x (2).")
 @click.option("--kv-heads", type=click.IntRange(1), metavar="N", help="Heads of the keys, where they differ.")
-@click.option("--of", type=click.Choice(["both", "q", "k"]), default="both", help="Of a function of q and k (both).")
-@click.option("--dtype", metavar="T", help="Of x: float32 (the default), float64, bfloat16, float16.")
+@click.option(
+    "--of", type=click.Choice(["both", "q", "k"]), default="both", help="What to check of a function of q and k (both)."
+)
+@click.option("--dtype", metavar="T", help="Number type of x: float32 (the default), float64, bfloat16, float16.")
 @click.option("--max-position", type=click.IntRange(1), metavar="N", default=1_048_576, help="The largest one tried.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", default=60.0, help="Seconds (60).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--format", "form", type=click.Choice(["text", "github"]), default="text", help="github: annotations.")
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
-@click.option("--decode", is_flag=True, help="Check a decoder with its cache: transformers:…, or an object's step.")
+@click.option(
+    "--decode", is_flag=True, help="Check a decoder with its cache: transformers:…, or an object with prefill and step."
+)
 @click.option("--gallery", is_flag=True, help="Check the gallery of known faults (all, or those TARGET begins).")
 def command(
     target: str | None, gallery: bool, decode: bool, as_json: bool, form: str, strict: bool, **asked: Any

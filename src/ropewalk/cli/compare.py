@@ -67,8 +67,10 @@ class _Numbers(click.ParamType):
 @click.option(
     "--head-dim", type=HeadDim(), metavar="D|auto", help="Channels of a function's head (auto: the other side's)."
 )
-@click.option("--layout", type=click.Choice(LAYOUTS), default="bshd", help="Of what a function takes (bshd).")
-@click.option("--backend", type=click.Choice(BACKENDS), help="Arrays that a function takes.")
+@click.option(
+    "--layout", type=click.Choice(LAYOUTS), default="bshd", help="Order of the dimensions that a function takes (bshd)."
+)
+@click.option("--backend", type=click.Choice(BACKENDS), help="Arrays that a function takes (auto).")
 @click.option("--all-pairs", is_flag=True, help=f"Every pair, not the first {FIRST_ROWS} that differ.")
 @click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Draw A against B: PNG or SVG."
@@ -90,8 +92,8 @@ def command(
 ) -> None:
     """Say what differs between A and B, A being the reference.
 
-    Each is a config.json, a directory that holds one, or the name of a preset; an existing path wins. Files are only
-    read: code that they name is never run. With --engines, B may be left out.
+    Each is whatever `ropewalk inspect` takes: a configuration, a GGUF, a directory, a hub id or a preset. Files are
+    only read: code that they name is never run. With --engines, B may be left out.
 
     Each may also be a TARGET of ropewalk check: package.module:attribute, file.py:attribute, file.onnx or
     transformers:MODEL_TYPE. That code is run, and its pairs are measured.

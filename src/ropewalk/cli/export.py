@@ -1,7 +1,6 @@
 """`ropewalk export`: a rope, or the ropes of a model, as the settings of an engine."""
 
 import os
-import tempfile
 from pathlib import Path
 
 import click
@@ -34,6 +33,7 @@ def command(target: str, engine: str, part: str | None, layer: int | None, out: 
     """
     from ..errors import RopewalkError
     from ..exporting import Refused, settings
+    from ..models._files import write_beside
     from ._output import clean
 
     if out is not None and not force and out.exists():
@@ -48,20 +48,6 @@ def command(target: str, engine: str, part: str | None, layer: int | None, out: 
     if out is None:
         click.echo(found.text, nl=False)
     else:
-        _write(out, found.text)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write beside the file and rename, so that a reader never meets half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    beside = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
         mask = os.umask(0)
         os.umask(mask)
-        beside.chmod(0o666 & ~mask)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+        write_beside(out, found.text.encode(), mode=0o666 & ~mask)  # a reader never meets half of it

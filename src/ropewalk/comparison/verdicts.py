@@ -15,7 +15,7 @@ from .walking import Layers, meeting, uniform
 from .words import cause, pair_words
 
 if TYPE_CHECKING:
-    from .models import Group
+    from .groups import Group
 
 KINDS_OF_DIFFERENCE = {
     "missing": "width-differs",

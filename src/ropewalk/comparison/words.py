@@ -10,7 +10,7 @@ from ..scaling import scaling_to_dict
 from .tables import Factors, PairDifference, PairsComparison, Turn, close
 
 if TYPE_CHECKING:
-    from .models import Group
+    from .groups import Group
 
 
 # which fields of a description move what; of a function that was measured, which kinds of deviation

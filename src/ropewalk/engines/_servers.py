@@ -33,9 +33,10 @@ def transformers(source: Source) -> Outcome:
         if factor is None or rope.max_position_embeddings is None:
             return Outcome(refused=f"{spelled!r} scaling needs factor", notes=[*notes, "ignores alpha"])
         return Outcome(rope=rope.replace(scaling=Dynamic(factor=factor)), notes=[*notes, "ignores alpha"])
-    if isinstance(scaling, Yarn) and source.label is not None and not scaling.truncate:
+    if isinstance(scaling, Yarn) and (source.label is not None or source.nests) and not scaling.truncate:
         scaling = replace(scaling, truncate=True)
-        notes.append(f"ignores truncate inside the block of {source.label} and rounds")
+        block = f"inside the block of {source.label}" if source.label is not None else "once its class nests the block"
+        notes.append(f"ignores truncate {block} and rounds")
     if isinstance(scaling, LongRope) and source.model_type != "phimoe":
         scaling = without_mscales(scaling, notes)
     return Outcome(rope=rope.replace(scaling=scaling), notes=notes)

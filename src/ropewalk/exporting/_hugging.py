@@ -5,7 +5,7 @@ import shlex
 from typing import Any
 
 from ..axes import Sections
-from ..scaling import Dynamic, Linear, LongRope, Ntk, Yarn
+from ..scaling import Dynamic, Linear, LongRope, Ntk
 from ._carriers import PARTIAL, carried
 from ._proving import engine_named, prove
 from ._settings import Settings
@@ -30,9 +30,6 @@ def _configured(subject: Subject, spelling: int, name: str) -> Settings:
     chosen, config, notes = written(subject, spelling, name, "transformers")
     arch = chosen.arch
     for group in chosen.groups:
-        if group.label and isinstance(group.rope.scaling, Yarn) and not group.rope.scaling.truncate:
-            # loading nests an old block too, and inside the blocks of layer types truncate is not read
-            raise Refused(name, f"it ignores truncate for layers of type {group.label} and rounds", ("truncate",))
         if group.rope.width != group.rope.head_dim and chosen.model_type not in PARTIAL and not arch.ignore_partial:
             raise Refused(name, f"{arch.config_class} turns whole heads", ("rotary_dim",))
     said = f"verified against transformers {TRANSFORMERS}: loads, and gives the same inv_freq"

@@ -16,7 +16,7 @@ from ..scaling import Default, Dynamic, Linear, Llama3, LongRope, Ntk, Proportio
 from ..scaling._frequencies import ladder, magnitude
 from ._ggml import Parameters
 from ._hugging import as_json
-from ._llama_names import ARCHITECTURES, FACTORS, FREQS, NEIGHBOURS, PERMUTED, SLIDING, SWITCHED_BETAS, WHOLE_HEADS
+from ._llama_names import ARCHITECTURES, FACTORS, FREQS, PERMUTED, WHOLE_HEADS, reads_betas, slides, turns_neighbours
 from ._settings import Settings
 from ._subject import Refused, Subject
 
@@ -186,13 +186,14 @@ def gguf(subject: Subject) -> Settings:
     document: dict[str, Any] = {"metadata": data, "tensors": tensors}
     _prove(main, lambda length: of_metadata(document, length), "gguf")
     notes = [f"keys and names of the package gguf 0.19.0; read as {VERSION} reads them: source read"]
-    if main.pairing == "interleaved" and arch not in NEIGHBOURS:
+    neighbours = turns_neighbours(arch)
+    if main.pairing == "interleaved" and not neighbours:
         raise Refused("gguf", f"a file of architecture {arch} turns halves", ("pairing",))
-    if main.pairing == "half" and arch in NEIGHBOURS - (PERMUTED if subject.model_type is not None else frozenset()):
+    if main.pairing == "half" and neighbours and (subject.model_type is None or arch not in PERMUTED):
         raise Refused("gguf", f"a file of architecture {arch} turns neighbours", ("pairing",))
     if subject.model_type is None:
         notes.append(f"architecture {arch} stands for any that pairs channels like it and loads the same tensors")
-    elif main.pairing == "half" and arch in NEIGHBOURS:
+    elif main.pairing == "half" and neighbours:
         notes.append(f"a file of architecture {arch} turns neighbours: its converter permutes the weights")
     return Settings(engine="gguf", version="gguf 0.19.0", text=as_json(document), notes=tuple(notes))
 
@@ -269,7 +270,7 @@ def _yarn(arch: str, scaling: Yarn) -> dict[str, Any]:
     put: dict[str, Any] = {"scaling.original_context_length": scaling.original_max_position_embeddings}
     betas = (scaling.beta_fast, scaling.beta_slow)
     if betas != (32.0, 1.0):
-        if arch not in SWITCHED_BETAS:
+        if not reads_betas(arch):
             raise Refused("gguf", f"an architecture {arch} has betas of 32 and 1", ("beta_fast", "beta_slow"))
         put |= {"scaling.yarn_beta_fast": betas[0], "scaling.yarn_beta_slow": betas[1]}
     if scaling.scale_softmax and arch != "deepseek2":
@@ -285,7 +286,7 @@ def _yarn(arch: str, scaling: Yarn) -> dict[str, Any]:
 
 
 def _put_sliding(data: dict[str, Any], arch: str, main: Rope, sliding: Rope) -> None:
-    if arch not in SLIDING:
+    if not slides(arch):
         raise Refused("gguf", f"the sliding layers of {arch} take no base of their own without the scale", ("ropes",))
     if not isinstance(sliding.scaling, Default) or isinstance(main.scaling, Yarn | LongRope):
         raise Refused("gguf", "no key scales sliding layers", ("scaling",))
@@ -316,7 +317,7 @@ def of_metadata(document: Mapping[str, Any], length: int | None = None) -> Param
     if divisors is None:
         long = length is not None and length > orig
         divisors = tensors.get(f"rope_factors_{'long' if long else 'short'}.weight")
-    betas = arch in SWITCHED_BETAS
+    betas = reads_betas(arch)
     log_mul = get("scaling.yarn_log_multiplier", 0.0)
     return Parameters(
         n_dims=get("dimension_count", data.get(f"{arch}.attention.key_length")),

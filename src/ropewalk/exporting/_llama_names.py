@@ -1,10 +1,12 @@
-"""Facts about llama.cpp's architectures: their names, what they load and how they pair channels.
+"""Facts about llama.cpp's architectures: their names, and what they load.
 
 Source: llama-cpp-python 0.3.36, vendor/llama.cpp: conversion/*.py (which architecture a class becomes),
-`llama_model_rope_type` in src/llama-model.cpp (pairing), src/models/*.cpp (tensors and keys that are loaded).
+src/models/*.cpp (tensors that are loaded). Pairing, betas and windows are those of the reader's own table.
 """
 
 from collections.abc import Mapping
+
+from ..models.gguf_facts import gguf_facts
 
 ARCHITECTURES: Mapping[str, str] = {
     "apertus": "apertus",
@@ -63,12 +65,7 @@ ARCHITECTURES: Mapping[str, str] = {
     "starcoder2": "starcoder2",
 }
 
-# LLAMA_ROPE_TYPE_NORM: pairs of consecutive channels
-NEIGHBOURS = frozenset(
-    "arcee chatglm cohere2 command-r deepseek2 ernie4_5 glm-dsa glm4 granite granitemoe llama llama4 mistral3 "
-    "mistral4 olmo smollm3".split()
-)
-# of those, the ones whose converter permutes the weights of half-split models
+# architectures of consecutive channels whose converter permutes the weights of half-split models
 PERMUTED = frozenset("arcee granite granitemoe llama mistral3 olmo smollm3".split())
 # architectures whose graph takes rope_freqs
 FREQS = frozenset("apertus arcee exaone4 gemma4 granite llama llama4 mistral3".split())
@@ -76,7 +73,21 @@ FREQS = frozenset("apertus arcee exaone4 gemma4 granite llama llama4 mistral3".s
 FACTORS = frozenset("apertus granite llama mistral3 phi3".split())
 # n_rot must be the whole head
 WHOLE_HEADS = frozenset("falcon llama".split())
-# architectures that read yarn_beta_fast and yarn_beta_slow from the file
-SWITCHED_BETAS = frozenset(("mistral3",))
-# architectures that read freq_base_swa and scale no sliding layer
-SLIDING = frozenset("gemma3 gemma3n gemma4 modern-bert olmo2".split())
+
+
+def turns_neighbours(arch: str) -> bool:
+    """Say whether an architecture's pairs are consecutive channels."""
+    facts = gguf_facts(arch)
+    return facts is not None and facts.rope == "norm"
+
+
+def reads_betas(arch: str) -> bool:
+    """Say whether an architecture reads yarn_beta_fast and yarn_beta_slow from the file."""
+    facts = gguf_facts(arch)
+    return facts is not None and facts.reads_yarn
+
+
+def slides(arch: str) -> bool:
+    """Say whether an architecture reads freq_base_swa and scales no sliding layer."""
+    facts = gguf_facts(arch)
+    return facts is not None and facts.window is not None and not facts.window.scaled

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._checks import whole
+from ..comparison.sides import check_whole
 from ..errors import RopewalkError
 from ..inspection import _layers_words as layers_words
 from ..models._layers import _label_of
@@ -125,9 +126,7 @@ def subject_of(target: object, part: str | None = None, layer: int | None = None
             raise RopewalkError(f"a Rope has no parts and layers, got part={part!r}, layer={layer!r}. Leave them out.")
         return bare(target)
     model = read(target)
-    failed = next((finding for finding in model.findings if finding.severity == "error"), None)
-    if failed is not None and failed.name != "layers-conflict":
-        raise RopewalkError(f"{model.target} cannot be described whole: {failed.where}: {failed.message}")
+    check_whole(model, model.target or "the model")
     main = next((name for name, layers in model.parts.items() if layers is model.layers), "")
     chosen = main if part is None else part
     if chosen not in model.parts:

@@ -1,7 +1,8 @@
-"""Opening files of unknown origin: only regular ones, read through a window that never holds more than it must."""
+"""Files of unknown origin, opened with care and read through a window, and files that are written whole or not."""
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,12 +30,50 @@ def open_regular(path: Path) -> BinaryIO:
 def starts_with(path: Path, magic: bytes) -> bool:
     """Whether a regular file starts with these bytes, whatever its name."""
     with open_regular(path) as stream:
-        return stream.read(len(magic)) == magic
+        return read_some(stream, len(magic), path) == magic
+
+
+def read_some(stream: BinaryIO, count: int, path: Path) -> bytes:
+    """Read up to count bytes.
+
+    Raises:
+        RopewalkError: where the system refuses, as it does in the middle of a damaged disk or a file of /proc.
+    """
+    try:
+        data: bytes | None = stream.read(count)
+    except (OSError, ValueError) as error:
+        raise RopewalkError(f"{path} cannot be read: {reason_of(error)}. Check the path and its rights.") from error
+    if data is None:  # nothing there yet: a file of /proc that waits
+        raise RopewalkError(f"{path} cannot be read: it waits for data. Give the model's file.")
+    return data
 
 
 def reason_of(error: Exception) -> str:
     """Say in words why the system refused a path."""
     return getattr(error, "strerror", None) or str(error)
+
+
+def write_beside(path: Path, body: bytes, *, mode: int | None = None) -> None:
+    """Write a file beside and rename it, so that no half of it ever stands under its name.
+
+    Args:
+        path: the file.
+        body: what it holds.
+        mode: its rights; None means that its owner alone reads it.
+
+    Raises:
+        OSError: where it cannot be written; nothing is left beside.
+    """
+    number, beside = tempfile.mkstemp(dir=path.parent, prefix=".ropewalk-")
+    try:
+        with os.fdopen(number, "wb") as out:
+            out.write(body)
+        if mode is not None:
+            Path(beside).chmod(mode)
+        Path(beside).replace(path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
 
 
 class Window:
@@ -88,11 +127,8 @@ class Window:
     def _fill(self, count: int) -> None:
         if count > min(self.size - self.at, WINDOW):
             raise self.ended(count)
-        try:
-            self._stream.seek(self.at)
-            self._bytes = self._stream.read(WINDOW)
-        except OSError as error:
-            raise RopewalkError(f"{self.path} cannot be read: {reason_of(error)}. Check the file.") from error
+        self._stream.seek(self.at)
+        self._bytes = read_some(self._stream, WINDOW, self.path)
         self._start = self.at
         if len(self._bytes) < count:
             raise self.ended(count)

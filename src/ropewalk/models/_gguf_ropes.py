@@ -1,45 +1,17 @@
 """One rope of a GGUF file: its width, base, pairing and axes."""
 
-from dataclasses import dataclass
-
 from .._checks import MAX_HEAD_DIM, MAX_POSITION
 from ..axes import Axes, Sections, Single
 from ..errors import RopewalkError
 from ..rope import Rope
 from ..scaling import Ntk, Scaling
 from ._gguf_scaling import read_gguf_scaling
+from ._gguf_source import Source
+from ._numbers import check_even
 from ._reading import View
-from .gguf_divisors import nice
-from .gguf_facts import ENGINE, PAIRINGS, Facts
-from .gguf_file import GGUFHeader
+from .gguf_facts import ENGINE, PAIRINGS
 
 DEFAULT_BASE = 10000.0
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where the ropes of one GGUF come from.
-
-    Attributes:
-        view: the keys of the architecture, without its name.
-        facts: what the file does not say.
-        name: the architecture.
-        headers: all parts of the file, the first one first.
-    """
-
-    view: View
-    facts: Facts
-    name: str
-    headers: tuple[GGUFHeader, ...]
-
-    def tidy(self, value: float) -> float:
-        """Give the number that was written before it became a float32."""
-        return nice(value)
-
-    @property
-    def described(self) -> str:
-        """Name the origin of what the file does not say."""
-        return f"architecture {self.name} in {ENGINE}"
 
 
 def read_gguf_rope(source: Source, label: str | None) -> Rope:
@@ -54,8 +26,14 @@ def read_gguf_rope(source: Source, label: str | None) -> Rope:
     pairing = PAIRINGS[facts.sections_rope if facts.sections_rope and _has_sections(view) else facts.rope]
     reading.source("pairing", source.described, label)
     scaling: Scaling = read_gguf_scaling(source, label, theta=theta, rotary_dim=rotary_dim, longest=longest)
-    alpha = view.number("rope.scaling.alpha") if facts.reads_alpha else None
-    if alpha:
+    alpha = view.number("rope.scaling.alpha")
+    if alpha and not facts.reads_alpha:
+        reading.find(
+            "gguf-engine", key=view.key("rope.scaling.alpha"), seen=f"{alpha:g}", right="a base raised already",
+            message=f"{ENGINE} reads alpha for Hunyuan's dense and vision models alone, so it raises no base here, and "
+            "so it is described. Write the raised base as rope.freq_base.",
+        )  # fmt: skip
+    elif alpha:
         reading.source("factor", view.key("rope.scaling.alpha"), label)
         scaling = Ntk(factor=source.tidy(alpha))
     try:
@@ -97,15 +75,7 @@ def _widths(source: Source, label: str | None) -> tuple[int, int]:
         rotary_dim = int(rotary_dim * facts.full_share)
     if "attention.kv_lora_rank" in view and rotary_dim < width:
         width, origin = rotary_dim, rotary_origin
-    if rotary_dim % 2 or not 2 <= rotary_dim <= width:
-        raise reading.fail(
-            "width-odd",
-            key=rotary_origin,
-            seen=f"rotary_dim {rotary_dim}, head_dim {width}",
-            right="an even width from 2 to head_dim",
-            message=f"rotary_dim must be even and at most head_dim, got rotary_dim={rotary_dim}, head_dim={width} "
-            f"(from {rotary_origin} and {origin}). Convert the model again.",
-        )
+    check_even(reading, rotary_dim, width, rotary_origin, (rotary_origin, origin), "Convert the model again.")
     reading.source("head_dim", origin, label)
     reading.source("rotary_dim", rotary_origin, label)
     return width, rotary_dim

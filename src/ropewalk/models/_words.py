@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._checks import MAX_LAYERS, shown
+from .._checks import shown
 from ..findings import Finding
 from ._homes import Blocks
-from ._layers import read_layers
+from ._layers import plain_layers, read_layers
 from ._reading import Reading, UnreadableError, View
-from ._sizes import size
 from .architectures import Architecture
 from .model import Layer, Model
 
@@ -101,16 +100,6 @@ def read_part(name: str, words: Words, arch: Architecture, block: "BlockReader |
 BlockReader = Callable[[View, Architecture], tuple[Words, Architecture]]
 
 
-def plain_layers(view: View, arch: Architecture) -> tuple[Layer, ...]:
-    """Give layers without RoPE, as many as the file says."""
-    try:
-        count, origin = size(view, arch, "num_hidden_layers", at_most=MAX_LAYERS)
-    except UnreadableError:
-        count, origin = None, "missing"
-    view.reading.source("layers", origin)
-    return (Layer(),) * (count or 0)
-
-
 def without_rope(name: str, words: Words, arch: Architecture, positions: str, origin: str) -> Part:
     """Give a part that has no RoPE, and say where that is known from."""
     reading = Reading(name)
@@ -147,24 +136,6 @@ def model_of(parts: Iterable[Part], *, target: str, model_type: str | None = Non
         findings=tuple(findings),
         sources=sources,
     )
-
-
-def object_under(view: View, name: str) -> Mapping[str, Any] | None:
-    """Give the object under a key, None where absent or null; anything else is an error finding."""
-    value = view.data.get(name)
-    if value is None:
-        if name in view.data:
-            view.note_null(name)
-        return None
-    if not isinstance(value, Mapping):
-        raise view.reading.fail(
-            "value-unusable",
-            key=view.key(name),
-            seen=value,
-            right="an object",
-            message=f"{view.key(name)} must be an object, got {shown(value)}. Correct it in the file.",
-        )
-    return value
 
 
 def note_unread(view: View, name: str, message: str) -> None:

@@ -198,13 +198,7 @@ def _head_dim(view: View, facts: Mapping[str, Any], name: str) -> int | None:
     for key, default in defaults.items():
         value = view.whole(key, at_most=2**40)
         if value is None:
-            view.reading.find(
-                "class-default",
-                key=view.key(key),
-                seen="absent",
-                right=f"{default}, the default of {name}",
-                message=f"there is no {key}: {default}, the default of {name}, is taken.",
-            )
+            _note_default(view, key, default, name)
         values.append(default if value is None else value)
     stated = all(key in view for key in defaults)
     view.reading.source("head_dim", " / ".join(defaults) if stated else f"default of {name}")
@@ -220,6 +214,16 @@ def _head_dim(view: View, facts: Mapping[str, Any], name: str) -> int | None:
     return width
 
 
+def _note_default(view: View, key: str, default: object, name: str) -> None:
+    view.reading.find(
+        "class-default",
+        key=view.key(key),
+        seen="absent",
+        right=f"{default}, the default of {name}",
+        message=f"there is no {key}: {default}, the default of {name}, is taken.",
+    )
+
+
 def _widths(view: View, facts: Mapping[str, Any], width: int | None, name: str) -> tuple[int, ...]:
     if "split" in facts:
         assert width is not None
@@ -229,13 +233,7 @@ def _widths(view: View, facts: Mapping[str, Any], width: int | None, name: str) 
     given = view.numbers(key, at_most=MAX_AXES, above=0)
     if given is None:
         view.reading.source("axes", f"default of {name}")
-        view.reading.find(
-            "class-default",
-            key=view.key(key),
-            seen="absent",
-            right=f"{facts['widths']}, the default of {name}",
-            message=f"there is no {key}: {facts['widths']}, the default of {name}, is taken.",
-        )
+        _note_default(view, key, facts["widths"], name)
         return tuple(facts["widths"])
     view.reading.source("axes", view.key(key))
     odd = any(entry != int(entry) or entry % 2 for entry in given)

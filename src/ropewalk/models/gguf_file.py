@@ -94,7 +94,8 @@ class GGUFHeader:
             )
         if place.kind == 30:
             return (values.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-        return values.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN; whoever takes the numbers refuses it
+            return values.astype(np.float64)
 
 
 def read_header(path: Path) -> GGUFHeader:

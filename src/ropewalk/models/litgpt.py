@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..scaling._frequencies import magnitude
+from ._homes import object_under
 from ._reading import View
-from ._words import Words, model_of, object_under, read_part
+from ._words import Words, model_of, read_part
 from .architectures import Architecture, Label
 from .model import Model
 

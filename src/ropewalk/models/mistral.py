@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from .._checks import MAX_LAYERS
+from ._homes import object_under
 from ._reading import UnreadableError, View
-from ._words import Part, Words, adapted, model_of, object_under, read_part, without_rope
+from ._words import Part, Words, adapted, model_of, read_part, without_rope
 from .architectures import Architecture
 from .model import Model, QueryScale
 

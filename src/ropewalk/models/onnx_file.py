@@ -1,6 +1,5 @@
 """ONNX graphs: the tables of cos and sin that RotaryEmbedding nodes read, taken back to a base and a scaling."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,14 +9,14 @@ from numpy.typing import NDArray
 
 from .._checks import MAX_HEAD_DIM, MAX_LAYERS
 from ..errors import RopewalkError
-from ..rope import Rope
-from ..scaling._frequencies import ladder
-from ._files import Window, open_regular
+from ..fitting.rows import Recovered, recover
+from ._files import WINDOW, Window, open_regular
 from ._reading import Reading
-from .gguf_divisors import scaling_of, table
 from .model import Layer, Model
+from .tables import rope_of
 
 MAX_GRAPH_BYTES = 64 * 2**20  # graphs keep their weights outside
+MAX_ROWS = 2048  # of a table
 # by operator: the places of its tables among its inputs, the attribute for interleaved pairs
 _OPERATORS: Mapping[tuple[str, str], tuple[int, int, str]] = {
     ("", "RotaryEmbedding"): (1, 2, "interleaved"),
@@ -29,10 +28,9 @@ _FLOATS = {1: "<f4", 10: "<f2", 11: "<f8", 16: "<u2"}
 
 
 class _Table(NamedTuple):
-    """Two rows of a pair of tables: what position 1 turns by, and how long the tables are."""
+    """What the leading rows of a pair of tables turn by, and how long the tables are."""
 
-    angles: NDArray[np.float64]
-    magnitude: float
+    seen: Recovered
     length: int
 
 
@@ -40,7 +38,7 @@ def read_onnx(path: Path, *, target: str = "") -> Model:
     """Read the rotary tables of an ONNX graph; the extra `onnx` is needed.
 
     Args:
-        path: the graph; its external data is read for two rows of each table only.
+        path: the graph; its external data is read for the leading rows of each table only.
         target: what was read, in words, for the Model.
 
     Raises:
@@ -69,8 +67,7 @@ def read_onnx(path: Path, *, target: str = "") -> Model:
             tables[names] = _table(path, constants[names[0]], constants[names[1]])
         key = (names, bool(attributes.get(flag, 0)))
         if key not in ropes:
-            ropes[key] = Layer(ropes={"attention": _rope(reading, tables[names], interleaved=key[1])})
-            reading.source("rope_theta", f"{names[0]}, row 1")
+            ropes[key] = _layer(reading, path, tables[names], names, interleaved=key[1])
             reading.source("pairing", f"{node.op_type}.{flag}")
         layers.append(ropes[key])
     if not layers:
@@ -123,23 +120,22 @@ def _table(path: Path, cos: Any, sin: Any) -> _Table:
             f"{path}: the tables {cos.name[:80]} and {sin.name[:80]} have shapes {list(shape)} and {list(sin.dims)}; "
             "two equal ones [positions, pairs] are expected."
         )
-    rows = [_second_row(path, one, int(shape[1])) for one in (cos, sin)]
-    magnitude = np.hypot(*rows)
-    if not np.isfinite(rows).all() or not magnitude.min() > 0 or not np.allclose(magnitude, magnitude[0], rtol=1e-2):
-        raise RopewalkError(
-            f"{path}: the tables {cos.name[:80]} and {sin.name[:80]} are no cos and sin of one magnitude."
-        )
-    return _Table(np.arctan2(rows[1], rows[0]), float(magnitude.mean()), int(shape[0]))
+    rows = [_leading_rows(path, one, int(shape[0]), int(shape[1])) for one in (cos, sin)]
+    try:
+        return _Table(recover(*rows), int(shape[0]))
+    except RopewalkError as error:
+        raise RopewalkError(f"{path}, {cos.name[:80]} and {sin.name[:80]}: {error}") from error
 
 
-def _second_row(path: Path, tensor: Any, pairs: int) -> NDArray[np.float64]:
-    """Give row 1 of a table, from the graph or from the file beside it."""
+def _leading_rows(path: Path, tensor: Any, length: int, pairs: int) -> NDArray[np.float64]:
+    """Give the leading rows of a table, at least two, from the graph or from the file beside it."""
     if tensor.data_type not in _FLOATS:
         raise RopewalkError(
             f"{path}: the table {tensor.name[:80]} is of type {tensor.data_type}, no floating-point one."
         )
     dtype = np.dtype(_FLOATS[tensor.data_type])
-    step = pairs * dtype.itemsize
+    rows = max(min(length, MAX_ROWS, WINDOW // (pairs * dtype.itemsize)), 2)
+    step = rows * pairs * dtype.itemsize
     if tensor.data_location == 1:
         told = {entry.key: entry.value for entry in tensor.external_data}
         name, offset = told.get("location", ""), told.get("offset", "0")
@@ -147,12 +143,12 @@ def _second_row(path: Path, tensor: Any, pairs: int) -> NDArray[np.float64]:
             raise RopewalkError(f"{path}: the table {tensor.name[:80]} points to {name[:80]!r}, which is not followed.")
         with open_regular(path.with_name(name)) as stream:
             window = Window(stream, path.with_name(name))
-            window.skip(int(offset) + step)
+            window.skip(int(offset))
             raw = bytes(window.take(step))
     elif tensor.raw_data:
-        raw = tensor.raw_data[step : 2 * step]
+        raw = tensor.raw_data[:step]
     elif dtype.str == "<f4":
-        raw = np.array(tensor.float_data[pairs : 2 * pairs], dtype="<f4").tobytes()
+        raw = np.array(tensor.float_data[: rows * pairs], dtype="<f4").tobytes()
     else:
         raw = b""
     if len(raw) != step:
@@ -160,38 +156,15 @@ def _second_row(path: Path, tensor: Any, pairs: int) -> NDArray[np.float64]:
     values = np.frombuffer(raw, dtype=dtype)
     if tensor.data_type == 16:
         values = (values.astype(np.uint32) << 16).view(np.float32)
-    return values.astype(np.float64)
+    return values.astype(np.float64).reshape(rows, pairs)
 
 
-def _rope(reading: Reading, seen: _Table, *, interleaved: bool) -> Rope:
-    """Find the base and the scaling of a table. Its width stands for the head's: a graph need not say more."""
-    width = 2 * len(seen.angles)
-    theta = 10000.0
-    if len(seen.angles) > 1 and seen.angles.min() > 0:
-        ratio = float(seen.angles[1] / seen.angles[0])
-        with np.errstate(all="ignore"):
-            exact = ratio ** (-width / 2) if 0 < ratio < 1 else 0.0
-        theta = float(f"{exact:.4g}") if 1 < exact < 1e15 and math.isfinite(exact) else theta
-    angles = np.where(seen.angles > 0, seen.angles, 1e-30)
-    divisors = ladder(theta, width) / angles
-    scaling, how = scaling_of(divisors, theta, length=seen.length, original=None)
-    if not math.isclose(seen.magnitude, 1.0, rel_tol=1e-3):
-        scaling, how = table(divisors, seen.length, float(f"{seen.magnitude:.6g}")), "kept as a table"
-    reading.source("scaling", f"row 1 of the tables, {how}")
-    reading.source("max_position_embeddings", "rows of the tables")
-    reading.find(
-        "frequencies-fitted",
-        key="cos_cache",
-        seen=f"{len(angles)} angles of position 1",
-        right=f"base {theta:g}, {how}",
-        message="an ONNX graph holds tables of cos and sin, not parameters: the base and the scaling shown are fitted "
-        "to their second row, and the width of the tables is taken for that of the head.",
-    )
-    return Rope(
-        head_dim=width,
-        rotary_dim=width,
-        rope_theta=theta,
-        pairing="interleaved" if interleaved else "half",
-        scaling=scaling,
-        max_position_embeddings=seen.length,
-    )
+def _layer(reading: Reading, path: Path, found: _Table, names: tuple[str, str], *, interleaved: bool) -> Layer:
+    pairing = "interleaved" if interleaved else "half"
+    try:
+        rope = rope_of(
+            reading, found.seen, length=found.length, pairing=pairing, key=names[0][:80], form="an ONNX graph"
+        )
+    except RopewalkError as error:
+        raise RopewalkError(f"{path}, {names[0][:80]}: {error}") from error
+    return Layer(ropes={"attention": rope})

@@ -29,9 +29,10 @@ def read(target: object) -> Model:
 
     Args:
         target: a path to a configuration (config.json, params.json …), a GGUF, a checkpoint with a configuration
-            beside it, an ONNX graph, or a directory that holds one; a hub id `org/name[@revision]` or `hf://…`; the
-            name of a preset ("llama-3.1-8b"); a dict with the contents of a configuration; or a
-            `transformers.PretrainedConfig`. An existing path wins over a hub id, a hub id over a preset.
+            beside it, an ONNX graph, a .npy or .npz of cos and sin, or a directory that holds one; a hub id
+            `org/name[@revision]` or `hf://…`; the name of a preset ("llama-3.1-8b"); a dict with the contents of a
+            configuration; or a `transformers.PretrainedConfig`. An existing path wins over a hub id, a hub id over a
+            preset.
 
     Returns:
         The Model: parts, layers, ropes, findings, and the source of every value. A model without RoPE reads as a
@@ -99,6 +100,10 @@ def _read_path(path: Path) -> Model:
         from .onnx_file import read_onnx
 
         return read_onnx(path)
+    if suffix in (".npy", ".npz"):
+        from .tables import read_table_file
+
+        return read_table_file(path)
     if suffix == ".bin":
         from .llama2c import llama2c_header, read_llama2c
 
@@ -178,8 +183,10 @@ def _read_name(name: str) -> Model:
     found = _on_hub(name)
     if found is not None:
         return _read_object(read_json(found.path), found.words)
-    if "/" in name or name.lower().endswith((".json", ".gguf", *_PICKLES)):
-        raise RopewalkError(f"there is no file {name}. Check the path.")
+    if "/" in name or name.lower().endswith((".json", ".gguf", ".onnx", ".npy", ".npz", *_PICKLES)):
+        from .hub import meant_for_hub
+
+        raise RopewalkError(meant_for_hub(name) or f"there is no file {shown(name)}. Check the path.")
     nearest = difflib.get_close_matches(name.lower(), presets, n=3, cutoff=0.3)
     listed = f"ropewalk.preset_names() lists the {len(presets)} presets"
     if nearest:

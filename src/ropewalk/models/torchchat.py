@@ -9,8 +9,9 @@ decoder: "llava" has the same decoder, "flamingo" is torchtune's Llama 3.2 Visio
 from collections.abc import Mapping
 from typing import Any
 
+from ._homes import object_under
 from ._reading import View
-from ._words import Words, model_of, object_under, read_part, without_rope
+from ._words import Words, model_of, read_part, without_rope
 from .architectures import Architecture
 from .model import Model
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from ..axes import Axes, Ladders, Sections, Single, Strided
 from ..errors import RopewalkError
+from ..fitting.numbers import Array, Target
 from ..pairs import Pairs
 from ..rope import Rope
-from ._fitting import Array, Target
 
 HYBRID_REPEAT = "hybrid_repeat"  # half pairs over a table whose entries are doubled in place: no Rope, a known fault
 _NAMES = {2: ("h", "w"), 3: ("t", "h", "w")}

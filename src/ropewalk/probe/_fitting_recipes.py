@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..fitting.bands import partial_share
+from ..fitting.numbers import Array, Target, digits_of, roundest, solve
+from ..fitting.scalings import slopes
 from ..inspection import number_words
 from ..pairs import Pairs
 from ..rope import Rope
 from ..scaling import Default, Dynamic, Linear, Proportional, Scaling
-from ._fitting import Array, Target, digits_of, roundest, solve
-from ._fitting_bands import partial_share
 from ._fitting_geometry import Geometry, Measured, geometries
 from ._fitting_rules import Rule, rules
-from ._fitting_scaling import slopes
 from ._fitting_shapes import Deviation, Shape, axes_deviation, axes_words, axis_name, shapes, silent_axes
 
 _ALL = 3  # levels of which every way is given; of dearer ones the first
@@ -239,12 +239,17 @@ class _Search:
             if self.target.agrees(table * times):
                 extra = Deviation(slug=slug, kind="frequencies", words=words, right="the declared angles", seen=times)
                 yield self._match(1.2, self.ladders[0], right, theta, right.factor, table * times, (extra,), times)
-        for slug, name, made in (
-            ("bf16-frequencies", "bfloat16", _bfloat16(table)),
-            ("fp16-frequencies", "float16", table.astype(np.float16).astype(np.float64)),
+        coarse = self.ladders[0]._replace(exponent=_bfloat16(self.ladders[0].exponent))
+        exponents = self._table(coarse, right, theta, right.factor or 1.0)
+        with np.errstate(all="ignore"):
+            inverse = np.where(table == 0, 0.0, 1 / _bfloat16(1 / table))
+        for slug, words, made in (
+            ("bf16-frequencies", "frequencies rounded to bfloat16", _bfloat16(table)),
+            ("bf16-frequencies", "exponents rounded to bfloat16", exponents),
+            ("bf16-frequencies", "the inverses of frequencies rounded to bfloat16", inverse),
+            ("fp16-frequencies", "frequencies rounded to float16", table.astype(np.float16).astype(np.float64)),
         ):
-            if self.target.agrees(made):
-                words = f"frequencies rounded to {name}"
+            if self.target.agrees(made) and not self.target.agrees(table):
                 extra = Deviation(slug=slug, kind="frequencies", words=words, right="frequencies in float32 or better")
                 match = self._match(1.1, self.ladders[0], right, theta, right.factor, made, (extra,))
                 yield match._replace(rope=None)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..fitting.numbers import Array
 from ..inspection import number_words
 from ..rope import Rope
 from ..scaling import Default, Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Scaling, Yarn
-from ._fitting import Array
 
 Function = Callable[[Array, float, float, NDArray[np.int64], int], Array]
 

@@ -4,15 +4,15 @@ import inspect
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import RopewalkError
+from ._errors import first_line
 from ._live_small import small
-from ._models import _library, first_line
+from ._models import classes_of
 from .decoding import DecoderReport, check_decoder
 
 SWITCH = 16
@@ -52,11 +52,10 @@ def live(config: Any) -> Live:
     Raises:
         RopewalkError: where no class builds it, it is too large whatever is made smaller, or it has no cache.
     """
-    library = _library()
     reasons = []
     for narrow in (True, False):
         made, notes, switch = small(config, switch=SWITCH, narrow=narrow)
-        for cls in _classes(library, made):
+        for cls in _classes(made):
             try:
                 model = _weighted(cls, made)
                 decoder = _Decoder(model)
@@ -104,14 +103,8 @@ def _says(config: Any, switch: int | None) -> str:
     return f"its rope changes its table beyond {switch} tokens, which `read` says of the configuration: {kinds[0]}"
 
 
-def _classes(library: Any, config: Any) -> Iterator[Any]:
-    auto = import_module("transformers.models.auto.modeling_auto")
-    classes = [getattr(library, name, None) for name in getattr(config, "architectures", None) or ()]
-    for name in _MAPPINGS:
-        mapping = getattr(auto, name, {})
-        known = mapping[type(config)] if type(config) in mapping else None
-        classes += list(known) if isinstance(known, tuple | list) else [known]
-    for cls in dict.fromkeys(one for one in classes if one is not None):
+def _classes(config: Any) -> Iterator[Any]:
+    for cls in classes_of(config, _MAPPINGS):
         if _cache_name(cls) is not None:
             yield cls
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+TURNS = 32  # of the slowest pair, that a constant offset may amount to
 EPS = 2.0**-24  # the unit roundoff of float32
 
 
@@ -88,11 +89,20 @@ def offset_of(phases: NDArray[np.float64], inv_freq: NDArray[np.float64], noise:
     speeds, angles = inv_freq[moving][order], wrapped(phases[moving])[order]
     if not speeds.size:
         return None
-    constant = 0.0
-    for speed, angle in zip(speeds, angles, strict=True):  # slow pairs first: they have not gone round yet
-        constant += float(wrapped(angle - constant * speed)) / float(speed)
-    off = np.abs(wrapped(angles - constant * speeds))
-    return constant if off.max() <= 1e-3 + 64 * noise * (1 + abs(constant)) else None
+    best, least = 0.0, np.inf
+    for turns in range(TURNS + 1):  # of the slowest pair, which may have gone round, though hardly often
+        for sign in (1, -1) if turns else (1,):
+            constant = sign * turns * 2 * np.pi / float(speeds[0])
+            for speed, angle in zip(
+                speeds, angles, strict=True
+            ):  # slow pairs first: each settles the turns of the next
+                constant += float(wrapped(angle - constant * speed)) / float(speed)
+            off = float(np.abs(wrapped(angles - constant * speeds)).max())
+            if off <= 1e-3 + 64 * noise * (1 + abs(constant)) and off < 0.5 * least:
+                best, least = constant, off
+        if least < np.inf:
+            return best
+    return None
 
 
 def wrapped(angle: NDArray[np.float64]) -> NDArray[np.float64]:

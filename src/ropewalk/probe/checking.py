@@ -233,7 +233,7 @@ class _Check:
         if found.length_change:
             top = min(top, found.length_change[0] - 1)
         for one in self.evidence:
-            rows = one.detail.get("last_row") or one.detail.get("rows")
+            rows = one.detail.get("last_row") or one.detail.get("rows") or one.detail.get("last_moving")
             if one.name == "table-end-clamped" and not one.ok and rows:
                 top = min(top, rows)
         if self.expect is not None and self.expect.length_dependent:

@@ -13,11 +13,11 @@ from ..comparison import Comparison, Measured, Measurement
 from ..comparison.tables import DISTANCES
 from ..errors import RopewalkError
 from ..findings import Finding
+from ..fitting.numbers import FLOAT32
 from ..models.model import Model
 from ..models.targets import read
 from ..pairs import Pairs
 from ..rope import Rope
-from ._fitting import FLOAT32
 from .box import LAYOUTS, Box, BoxFailure
 from .explaining import explain
 from .recovery import Recovered, recover

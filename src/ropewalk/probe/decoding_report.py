@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from ..findings import SEVERITIES, Finding
-from .report import _COLORS, _plain
+from ..findings import Finding
+from .report import _plain, counts_of, faults_words, findings_table
 
 SCHEMA = "ropewalk.decoder/1"
 
@@ -57,7 +57,7 @@ class DecoderReport:
 
     def counts(self) -> dict[str, int]:
         """Give how many findings of each severity there are."""
-        return {one: sum(finding.severity == one for finding in self.findings) for one in SEVERITIES}
+        return counts_of(self.findings)
 
     def summary(self) -> str:
         """Say in one line how many questions agreed.
@@ -65,21 +65,13 @@ class DecoderReport:
         >>> DecoderReport(findings=()).summary()
         'no fault found: 0 of 0 questions agree'
         """
-        counts = [f"{n} {name}{'s' * (n != 1)}" for name, n in self.counts().items() if n and name != "note"]
         good = sum(one.ok for one in self.evidence)
-        return f"{', '.join(counts) or 'no fault found'}: {good} of {len(self.evidence)} questions agree"
+        return f"{faults_words(self.findings)}: {good} of {len(self.evidence)} questions agree"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td><b style='color:{_COLORS[one.severity]}'>{one.severity}</b></td><td>{one.code} "
-            f"<code>{escape(one.name)}</code></td><td>{escape(one.where)}: {escape(one.seen)}<br><small>right: "
-            f"{escape(one.right)}</small></td><td>{escape(one.message)}</td></tr>"
-            for one in self.findings
-        )
-        head = "<tr><th>severity</th><th>finding</th><th>seen</th><th>what it means</th></tr>" if rows else ""
         left = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in self.left)
         foot = f"<p>not asked:</p><ul>{left}</ul>" if left else ""
         return (
-            f"<div><p><b>{escape(self.summary())}</b></p><table>{head}{rows}</table>{foot}"
+            f"<div><p><b>{escape(self.summary())}</b></p>{findings_table(self.findings, places=True)}{foot}"
             f"<p><small>{self.calls} calls, {self.seconds:.2f} s</small></p></div>"
         )

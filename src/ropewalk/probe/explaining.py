@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import fields_to_dict
+from ..fitting.bands import restated
+from ..fitting.numbers import digits_of, roundest
+from ..fitting.scalings import fits
 from ..inspection import number_words
 from ..pairs import Pairs
 from ..rope import Rope
 from ..scaling import Default, Yarn
 from ..scaling._frequencies import magnitude
-from ._fitting import digits_of, roundest
-from ._fitting_bands import restated
 from ._fitting_geometry import HYBRID_REPEAT, Geometry, Measured, geometries
 from ._fitting_recipes import Match, declared, ordered, with_magnitude
-from ._fitting_scaling import fits
 from ._fitting_shapes import Deviation, shape_words
 
 __all__ = ["Deviation", "Explanation", "explain"]

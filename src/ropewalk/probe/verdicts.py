@@ -31,7 +31,8 @@ BATTERY = {
     "positions": "positions-misread",
     "length-off-by-one": "length-rule",
 }
-RIVALS = ("stale-table", "ids-ignored", "window-constant")  # each looks like the others in some calls
+# each looks like the next in some calls; what explains a call by an earlier one explains the rest too
+RIVALS = ("stale-table", "ids-ignored", "window-constant")
 # a fault that makes others look broken: what follows from it is left out
 FOLLOWS = {
     "identity": ("unscaled", "magnitude-missing", "frequencies-differ", "pairs-differ", "gradient-wrong"),
@@ -301,14 +302,6 @@ def _named(precision: Precision) -> str:
     return next((f"bf16-{one}" for one in ("positions", "frequencies") if one in rounded), cause)
 
 
-def _first_of_rivals(findings: Sequence[Finding]) -> str | None:
-    """Give the one of the faults that look alike which it is; ids replaced by 0, 1, 2 … depend on no earlier call."""
-    seen = {one.name: one.seen for one in findings if one.name in RIVALS and one.severity == "error"}
-    if "by its place in the call" in seen.get("ids-ignored", ""):
-        return "ids-ignored"
-    return next((name for name in RIVALS if name in seen), None)
-
-
 def settled(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Drop repetitions and what only follows from another fault; errors first, in the order of their codes.
 
@@ -317,7 +310,7 @@ def settled(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     ['bf16-frequencies']
     """
     names = {one.name for one in findings if one.severity == "error"}
-    first = _first_of_rivals(findings)
+    first = next((name for name in RIVALS if name in names), None)
     dropped = {
         follower for name in names for follower in FOLLOWS.get(name, ()) if name not in RIVALS or follower != first
     }

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..scaling import Default, Linear, Proportional
-from ._fitting import Array, Target, digits_of, roundest, solve
-from ._fitting_bands import Fit, llama3_fits, partial_share, yarn_fits
+from .bands import Fit, llama3_fits, partial_share, yarn_fits
+from .numbers import Array, Target, digits_of, roundest, solve
 
 
 def fits(
@@ -30,6 +30,7 @@ def fits(
     """
     plain = (2 * target.index) / target.width
     scale = _scale_of_first(target)
+    scale = scale if scale is not None and math.isfinite(scale) else None  # a pair as slow as 1e-309 has none
     theta_open = not (target.turning & (target.index > 0)).any()
     note = ("rope_theta: a single frequency does not tell it",) if theta_open else ()
     if theta_open:
