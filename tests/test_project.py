@@ -27,11 +27,22 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = (
     *("_version", "errors", "_checks", "findings", "pairs", "axes", "scaling", "rope", "turning"),
     *("torch", "jax", "onnx"),
-    *("positions", "models", "export", "inspection", "comparison", "engines", "planning", "simulation", "gate"),
-    *("bench", "compat", "probe", "testing", "layouts", "fanout", "lab", "explorer"),
+    *(
+        "positions",
+        "fitting",
+        "models",
+        "inspection",
+        "comparison",
+        "engines",
+        "exporting",
+        "planning",
+        "simulation",
+        "gate",
+    ),
+    *("bench", "compat", "measuring", "probe", "testing", "layouts", "fanout", "lab", "explorer"),
     *("__init__", "cli", "__main__"),
 )
-PUBLIC_FUNCTIONS = "read rotate rotate_qk tables score verify inspect compare check extend convert".split()
+PUBLIC_FUNCTIONS = "read rotate rotate_qk tables score verify inspect compare check export extend convert".split()
 
 
 def floor(module: tuple[str, ...]) -> str:

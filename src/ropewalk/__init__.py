@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .axes import Sections as Sections
     from .axes import Single as Single
     from .axes import Strided as Strided
-    from .comparison import compare as compare
     from .errors import RopewalkError as RopewalkError
+    from .exporting import export as export
     from .findings import Finding as Finding
     from .gate import verify as verify
     from .inspection import inspect as inspect
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from .models.targets import preset_names as preset_names
     from .models.targets import read as read
     from .pairs import Pairs as Pairs
+    from .planning import extend as extend
     from .probe.checking import check as check
+    from .probe.comparing import compare as compare
     from .rope import Rope as Rope
     from .turning.dispatch import rotate as rotate
     from .turning.dispatch import rotate_qk as rotate_qk
@@ -46,7 +48,9 @@ _HOMES = {
     "Single": "axes",
     "Strided": "axes",
     "check": "probe.checking",
-    "compare": "comparison",
+    "compare": "probe.comparing",
+    "export": "exporting",
+    "extend": "planning",
     "inspect": "inspection",
     "preset_names": "models.targets",
     "read": "models.targets",
@@ -72,6 +76,8 @@ __all__ = [
     "__version__",
     "check",
     "compare",
+    "export",
+    "extend",
     "inspect",
     "preset_names",
     "read",

@@ -50,6 +50,11 @@ KINDS: dict[str, tuple[str, str]] = {
     "factor-below-one": ("RW143", "warning"),
     "ramp-empty": ("RW144", "warning"),
     "engines-extrapolation": ("RW145", "warning"),
+    "form-outside-scope": ("RW160", "error"),
+    "scaling-implied": ("RW161", "warning"),
+    "ramp-inverted": ("RW162", "warning"),
+    "indexer-pairing": ("RW163", "note"),
+    "mlx-pairing": ("RW164", "warning"),
     "number-as-text": ("RW150", "note"),
     "null-absent": ("RW151", "note"),
     "old-spelling": ("RW152", "note"),
@@ -67,10 +72,29 @@ KINDS: dict[str, tuple[str, str]] = {
     "rope-absent": ("RW307", "error"),
     "part-missing": ("RW308", "error"),
     "layer-rule": ("RW309", "error"),
+    "measured-otherwise": ("RW310", "error"),
     "layer-plan": ("RW320", "warning"),
+    "measured-roughly": ("RW321", "warning"),
     "length-differs": ("RW350", "note"),
     "description-differs": ("RW351", "note"),
     "layer-count": ("RW352", "note"),
+    "measured": ("RW353", "note"),
+}
+
+# RW17x and RW18x come from files that are no configuration object: GGUF, checkpoints, graphs, tables.
+FILE_KINDS: dict[str, tuple[str, str]] = {
+    "gguf-key-missing": ("RW170", "warning"),
+    "gguf-scale-lost": ("RW171", "warning"),
+    "gguf-ext-factor": ("RW172", "warning"),
+    "gguf-log-multiplier": ("RW173", "warning"),
+    "gguf-engine": ("RW174", "warning"),
+    "gguf-parts": ("RW175", "warning"),
+    "stored-frequencies": ("RW176", "warning"),
+    "gguf-table": ("RW177", "note"),
+    "frequencies-fitted": ("RW178", "note"),
+    "gguf-plan": ("RW179", "note"),
+    "pairing-open": ("RW180", "warning"),
+    "table-kept": ("RW181", "note"),
 }
 
 # RW2xx come from `ropewalk check`: what a function does. The first 48 are the faults of the gallery, in its order.
@@ -155,6 +179,13 @@ CHECK_KINDS: dict[str, tuple[str, str]] = {
     "precision-notable": ("RW290", "note"),
     "state-cast": ("RW291", "note"),
     "two-tables": ("RW292", "note"),
+    "stepwise-differs": ("RW293", "error"),
+    "padding-shifts-positions": ("RW294", "error"),
+    "rows-share-positions": ("RW295", "error"),
+    "merged-cache-differs": ("RW296", "error"),
+    "eviction-breaks-distances": ("RW297", "error"),
+    "state-leaks": ("RW298", "error"),
+    "cached-keys-keep-table": ("RW299", "warning"),
 }
 
 
@@ -183,7 +214,7 @@ class Finding:
     @classmethod
     def of(cls, name: str, *, where: str, seen: str, right: str, message: str) -> "Finding":
         """Make a finding of a known kind; its code and severity follow from the name."""
-        code, severity = KINDS[name] if name in KINDS else CHECK_KINDS[name]
+        code, severity = next(kinds[name] for kinds in (KINDS, FILE_KINDS, CHECK_KINDS) if name in kinds)
         return cls(code=code, name=name, severity=severity, where=where, seen=seen, right=right, message=message)
 
     def to_dict(self) -> dict[str, Any]:

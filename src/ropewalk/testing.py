@@ -7,9 +7,18 @@ from .models.targets import read
 from .rope import Rope
 
 if TYPE_CHECKING:
+    from .probe.decoding import DecoderReport, check_decoder
     from .probe.report import Report
 
-__all__ = ["assert_rope"]
+__all__ = ["assert_decoder", "assert_rope", "check_decoder"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "check_decoder":
+        from .probe.decoding import check_decoder
+
+        return check_decoder
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def assert_rope(fn: Callable[[Any, Any], Any], expect: Any, *, strict: bool = False, **options: Any) -> "Report":
@@ -58,3 +67,43 @@ def _words(fn: Any, rope: Rope, faults: list[Any]) -> str:
         lines.append(f"{one.severity} {one.code} {one.name}: {one.message}")
         lines.append(f"  seen: {one.seen}; right: {one.right}")
     return "\n".join(lines)
+
+
+def assert_decoder(step: Any, prefill: Any, *, strict: bool = False, **options: Any) -> "DecoderReport":
+    """Assert that a decoder with a cache gives the same outputs on every road to the same tokens.
+
+    Args:
+        step: step(tokens, cache, attention_mask=None, position_ids=None) -> (outputs, cache).
+        prefill: prefill(tokens, attention_mask=None, position_ids=None, cache=None) -> (outputs, cache).
+        strict: warnings fail too.
+        **options: those of `ropewalk.probe.check_decoder`: merge, evict, vocab, length, dtype …
+
+    Returns:
+        The DecoderReport.
+
+    Raises:
+        AssertionError: for a finding of severity error (with strict, warning).
+        RopewalkError: where the two cannot be called so, or an option does not exist.
+
+    >>> def prefill(tokens):
+    ...     return tokens.cumsum(axis=1)[..., None] * 1.0, tokens.sum(axis=1, keepdims=True)
+    >>> def step(tokens, cache):
+    ...     return (cache + tokens)[..., None] * 1.0, cache  # what was added is forgotten
+    >>> assert_decoder(step, prefill, window_sizes=())  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    AssertionError: ...stepwise-differs...
+    """
+    from .probe.decoding import check_decoder
+
+    __tracebackhide__ = True
+    report = check_decoder(step, prefill, **options)
+    bad = {"error", "warning"} if strict else {"error"}
+    faults = [finding for finding in report.findings if finding.severity in bad]
+    if faults:
+        name = getattr(step, "__qualname__", type(step).__name__)
+        lines = [f"{name} does not give on every road what prefill gives: {report.summary()}"]
+        for one in faults:
+            lines.append(f"{one.severity} {one.code} {one.name}, {one.where}: {one.message}")
+            lines.append(f"  seen: {one.seen}; right: {one.right}")
+        raise AssertionError("\n".join(lines))
+    return report

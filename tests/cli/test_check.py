@@ -1,12 +1,15 @@
 """`ropewalk check`: the exit codes, the three outputs, and that what is not asked for does not happen."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import ropewalk
 from ropewalk.cli import main
 
 CODE = '''"""A rope as somebody writes it, and some that are wrong."""
@@ -140,7 +143,7 @@ def test_head_dim_auto_takes_that_of_expect(here):
         (("some_rope.py:absent", "--head-dim", "16"), "has no absent; it has"),
         (("some_rope.py:right", "--head-dim", "many"), "neither a number of channels"),
         (("some_rope.py:right", "--head-dim", "16", "--layer", "0"), "give --expect"),
-        (("some_rope.py:right", "--expect", "no-such-preset"), "neither an existing path nor a preset"),
+        (("some_rope.py:right", "--expect", "no-such-preset"), "neither an existing path, nor a hub id"),
         (("some_rope.py:right", "--expect", "config.json", "--layer", "7"), "has 2 layers there, from 0 to 1; got 7"),
         (("some_rope.py:right", "--expect", "config.json", "--part", "vision"), "has no part vision; it has text"),
         (("some_rope.py:right", "--expect", "config.json", "--head-dim", "32"), "expect describes heads of 16"),
@@ -166,10 +169,11 @@ def test_a_model_type_is_checked_by_layer_type_and_what_cannot_be_asked_is_told(
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     done = run("transformers:llama4")
-    assert "Llama4TextRotaryEmbedding" in done.stdout
-    assert "not asked: vision_model.rotary_embedding (Llama4VisionRotaryEmbedding)" in done.stdout
-    nothing = run("transformers:dinov3_vit")
-    assert nothing.exit_code == 2 and "can be asked from outside" in nothing.stderr
+    assert "Llama4TextRotaryEmbedding" in done.stdout and "Llama4VisionRotaryEmbedding" in done.stdout
+    some = run("transformers:glm4v_moe")
+    assert "not asked: language_model.rotary_emb (Glm4vMoeTextRotaryEmbedding)" in some.stdout
+    nothing = run("transformers:bert")
+    assert nothing.exit_code == 2 and "BertModel has no rotary module" in nothing.stderr
 
 
 def test_one_room_of_the_gallery_shows_its_code_and_its_report():
@@ -196,3 +200,33 @@ def test_a_hanging_function_ends_the_process(tmp_path):
     command = [sys.executable, "-m", "ropewalk", "check", f"{file}:turn", "--head-dim", "16", "--timeout", "1"]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=50, check=False)
     assert done.returncode == 1 and "no answer within 1 s" in done.stdout
+
+
+LOUD = """
+import os
+
+from some_rope import right
+
+
+def writes(x, position_ids):
+    os.write(1, b"a line from code that is not Python")
+    return right(x, position_ids)
+
+
+def never(x, position_ids):
+    while True:
+        print("again")
+        os.write(1, b"and again")
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("writes", 0), ("never", 1)])
+def test_the_document_is_whole_whatever_foreign_code_prints(here, name, code):
+    (here / "loud_here.py").write_text(LOUD, encoding="utf-8")
+    command = [sys.executable, "-m", "ropewalk", "check", f"loud_here.py:{name}", "--head-dim", "16", "--json"]
+    paths = [str(Path(ropewalk.__file__).parents[1]), *sys.path]  # PYTHONPATH may be relative to where tests began
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run([*command, "--timeout", "1"], capture_output=True, check=False, env=environment)
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["ok"]) == (code, code == 0)
+    assert b"again" in done.stderr or code == 0

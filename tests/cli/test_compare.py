@@ -156,7 +156,7 @@ def test_distances_that_are_none_are_refused(files, given):
 
 
 def test_what_cannot_be_read_exits_2(files, tmp_path):
-    assert "neither an existing path nor a preset" in refused(files[0], "no-such-preset")
+    assert "neither an existing path, nor a hub id" in refused(files[0], "no-such-preset")
     broken = tmp_path / "broken.json"
     broken.write_text(json.dumps({**PLAIN, "rope_scaling": {"rope_type": "spiral"}}))
     assert "B, " in refused(files[0], broken)
@@ -221,3 +221,134 @@ def test_a_process_answers_as_the_runner_does(files):
     done = subprocess.run(command, capture_output=True, text=True, check=False, encoding="utf-8")
     assert (done.returncode, done.stderr) == (DIFFER, "")
     assert "llama3 scaling is missing" in done.stdout
+
+
+ROTARY = """
+import numpy as np
+
+print("loud at import")
+
+
+def turn(x, position_ids, theta=300000.0):
+    print("loud in a call")
+    angle = (np.asarray(position_ids)[..., None] * theta ** (-np.arange(0, 96, 2) / 96))[..., None, :]
+    a, b = x[..., :48], x[..., 48:]
+    cos, sin = np.cos(angle), np.sin(angle)
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
+
+
+def other(x, position_ids):
+    return turn(x, position_ids, 10000.0)
+
+
+def heads_first(x, position_ids):
+    return np.moveaxis(turn(np.moveaxis(x, 1, 2), position_ids), 1, 2)
+
+
+def raises(x, position_ids):
+    raise KeyError("cos")
+
+
+number = 3
+"""
+
+
+@pytest.fixture
+def code(tmp_path, monkeypatch):
+    """A file of functions, named from where the command runs."""
+    (tmp_path / "rotary_here.py").write_text(ROTARY, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return "rotary_here.py"
+
+
+def test_a_function_is_compared_with_a_description(files, code):
+    done = run(files[1], f"{code}:turn")
+    assert (done.exit_code, done.stderr.splitlines()[:2]) == (
+        EQUAL,
+        [
+            f"ropewalk: compare runs code that is not its own: {code}:turn",
+            "loud at import",
+        ],
+    )
+    assert "loud" not in done.stdout
+    assert "RW353" in done.stdout and "known to (rad)" in done.stdout
+    assert "softmax scale  × 1 in A; not to be seen in B" in done.stdout
+    assert done.stdout.endswith("A and B are equal, as far as was measured: every pair turns alike.\n")
+
+
+def test_a_function_that_differs_is_named_with_its_cause(files, code):
+    done = run(f"{code}:other", files[1], "--json")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["a"], document["equal"]) == (DIFFER, f"{code}:other", False)
+    assert document["groups"][0]["words"].endswith("too slow: A has theta 10000 for 300000")
+    assert document["groups"][0]["measured"]["a"]["until"] == 1_048_576
+
+
+def test_two_functions_are_compared_for_a_given_head_dim(code):
+    sides = f"{code}:turn", f"{code}:other"
+    assert run(*sides, "--head-dim", 96).exit_code == DIFFER
+    assert run(sides[0], sides[0], "--head-dim", 96).exit_code == EQUAL
+    done = run(*sides, "--head-dim", "auto")
+    assert done.exit_code == COULD_NOT_RUN
+    assert done.stderr.splitlines()[-1].endswith("nothing says it. Give head_dim (--head-dim).")
+
+
+def test_a_functions_layout_and_arrays_are_told(files, code):
+    target = f"{code}:heads_first"
+    assert run(files[1], target, "--layout", "bhsd", "--backend", "numpy").exit_code == EQUAL
+    assert run(files[1], target).exit_code != EQUAL
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("rotary_here.py:raises", "B, rotary_here.py:raises, cannot be measured: raised, KeyError: 'cos'"),
+        ("rotary_here.py:absent", "has no absent; it has turn"),
+        ("rotary_here.py:number", "cannot be called"),
+        ("nowhere.py:turn", "there is no file nowhere.py"),
+        ("no_such_module:turn", "cannot be imported"),
+        ("nowhere.onnx", "there is no file nowhere.onnx"),
+        ("transformers:", "must be followed by a model type"),
+        (":", "is no target"),
+    ],
+)
+def test_a_function_that_cannot_be_measured_is_one_line(files, code, name, said):
+    done = run(files[1], name)
+    assert (done.exit_code, done.stdout) == (COULD_NOT_RUN, "")
+    assert "Traceback" not in done.stderr
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("ropewalk: ") and said in line
+
+
+def test_engines_read_configurations_and_no_functions(code):
+    assert "--engines says how engines read a configuration" in refused(f"{code}:turn", "--engines")
+
+
+def test_a_model_of_transformers_is_compared(tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    done = run("llama-2-7b", "transformers:llama")
+    assert done.exit_code == EQUAL
+    assert "transformers:llama: rotary_emb (LlamaRotaryEmbedding)" in done.stdout
+    several = run("llama-2-7b", "transformers:gemma3_text")
+    assert several.exit_code == COULD_NOT_RUN
+    assert "compare takes one" in several.stderr
+
+
+def test_a_path_with_a_colon_in_it_is_a_path(tmp_path):
+    path = tmp_path / "a:b.json"
+    try:
+        path.write_text(json.dumps(PLAIN), encoding="utf-8")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    assert run(path, path).exit_code == EQUAL
+
+
+def test_what_is_adapted_is_asked_in_its_own_layout(files, monkeypatch):
+    from ropewalk import Rope, rotate
+    from ropewalk.probe.targets import Target, Targets
+
+    rope = Rope(head_dim=96, rope_theta=3e5, pairing="half")
+    found = Target(name="x.onnx", fn=lambda x, position_ids: rotate(x, position_ids, rope), options={})
+    monkeypatch.setattr("ropewalk.probe.targets.resolve", lambda target, *, layout: Targets(found=(found,)))
+    assert run(files[1], "x.onnx", "--layout", "bhsd").exit_code == EQUAL

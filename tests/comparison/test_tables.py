@@ -190,3 +190,27 @@ def test_tables_without_pairs_can_be_compared():
 def test_distances_that_are_none_are_refused(distances):
     with pytest.raises(RopewalkError, match="distances"):
         compare_pairs(HALF.pairs(), HALF.pairs(), distances=distances)
+
+
+def test_both_sides_may_be_uncertain():
+    a, b = table((0, 2, 0, 1.0), (1, 3, 0, 0.5)), table((1, 3, 0, 0.5002), (0, 2, 0, 1.0))
+    assert compare_pairs(a, b, error=[0, 1e-4]).first.pair == 1
+    assert compare_pairs(a, b, error_b=[1e-4, 0]).first.pair == 1
+    seen = compare_pairs(a, b, error=[0, 1.5e-4], error_b=[1e-4, 0], distances=[100, 1_000_000])
+    assert seen.equal
+    assert [row.room for row in seen.angles] == pytest.approx([0.025, math.pi])
+    with pytest.raises(RopewalkError, match="error_b must hold one number for each of 2 pairs of b"):
+        compare_pairs(a, b, error_b=[1e-4])
+
+
+def test_a_pair_that_hardly_turns_is_none_within_the_error():
+    a, b = table((0, 2, 0, 1.0)), table((0, 2, 0, 1.0), (1, 3, 0, 1e-9))
+    assert not compare_pairs(a, b).equal
+    assert compare_pairs(a, b, error_b=[0, 2e-9]).equal
+    assert compare_pairs(b, a, error=[0, 2e-9]).equal
+
+
+def test_a_factor_may_be_uncertain():
+    a, b = table((0, 2, 0, 1.0)), table((0, 2, 0, 1.0), cos_sin_factor=1.001)
+    assert not compare_pairs(a, b).equal
+    assert compare_pairs(a, b, factor_error=2e-3).equal

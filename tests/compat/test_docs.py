@@ -23,7 +23,7 @@ def test_every_example_of_the_page_runs():
     assert runner.tries > 25 and runner.failures == 0
 
 
-@pytest.mark.parametrize("name", ["transformers", "chatglm", "meta", "flash_attn", "vllm"])
+@pytest.mark.parametrize("name", ["transformers", "chatglm", "meta", "flash_attn", "flashinfer", "vllm"])
 def test_the_page_names_every_public_function(name):
     tree = ast.parse((ROOT / "src" / "ropewalk" / "compat" / f"{name}.py").read_text(encoding="utf-8"))
     own = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
@@ -37,11 +37,11 @@ def test_importing_the_package_loads_no_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["transformers", "chatglm", "meta", "flash_attn", "vllm"])
+@pytest.mark.parametrize("name", ["transformers", "chatglm", "meta", "flash_attn", "flashinfer", "vllm"])
 def test_importing_a_module_does_not_load_the_library_it_stands_in_for(name):
     pytest.importorskip("torch")
     code = (
         f"import sys, ropewalk.compat.{name}; "
-        "sys.exit(bool({'transformers', 'flash_attn', 'vllm'} & set(sys.modules)))"
+        "sys.exit(bool({'transformers', 'flash_attn', 'flashinfer', 'vllm'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,5 +1,7 @@
 """What each engine's rule comes to, beside what the engine's own code gave (measured.json says by which road)."""
 
+import copy
+import importlib
 import json
 from pathlib import Path
 
@@ -100,6 +102,30 @@ def test_transformers_overlooks_truncate_in_a_nested_block():
     assert seen["vLLM"].pairs.inv_freq[22] == pytest.approx(1.035309897e-4, rel=1e-9)
     assert seen["vLLM"].differs
     assert any("ignores truncate" in note for note in seen["transformers"].notes)
+
+
+NESTING = ("gemma3_text", "gemma3n_text", "t5gemma2_text", "olmo3", "modernbert", "modernbert-decoder")
+
+
+@pytest.mark.parametrize("model_type", [*NESTING, "llama", "gpt_oss"])
+def test_transformers_overlooks_truncate_where_its_class_nests_a_flat_block(model_type):
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers", minversion="5.24", exc_type=ImportError)
+    config = {**yarn(model_type, truncate=False), "hidden_size": 160, "num_attention_heads": 2, "num_hidden_layers": 6}
+    config["global_rope_theta"] = config["rope_theta"]  # ModernBERT's word
+    made = transformers.AutoConfig.for_model(**copy.deepcopy(config))
+    code = importlib.import_module(type(made).__module__.replace("configuration_", "modeling_"))
+    name = next(name for name in vars(code) if name.endswith("RotaryEmbedding") and "Vision" not in name)
+    module = getattr(code, name)(config=made)
+    label = "full_attention_" if model_type in NESTING else ""
+    found = getattr(module, f"{label}inv_freq").double().numpy()
+    groups = [group.readings[0] for group in read_engines(config).groups]
+    seen = next(one for one in groups if one.rope.scaling.rope_type == "yarn")
+    assert seen.engine == "transformers"
+    np.testing.assert_allclose(seen.pairs.inv_freq, found, rtol=3e-6)
+    # F206: pair 22 raw or rounded
+    assert found[22] == pytest.approx(1.715925148e-4 if label else 1.035309897e-4, rel=3e-6)
+    assert ("ignores truncate once its class nests the block and rounds" in seen.notes) == bool(label)
 
 
 def test_engines_that_always_round_differ_from_those_that_need_not():

@@ -1,7 +1,7 @@
 """ropewalk.read against hand-written descriptions of the shared config files.
 
-expected_configs.json was written from the files' keys and the models' own code, without ropewalk; its numbers come
-from the papers' formulas. Its notation, beyond plain values:
+expected_configs.json was written from the files' keys and the models' own code, without ropewalk, for the files of
+every family; its numbers come from the papers' formulas. Its notation, beyond plain values:
 
 * a part name "a|b": either name is right; "parts_optional": parts that may be there and are not looked at;
 * "layers": "0-3,7" or "all"; a group without "kind" leaves the kind open; absent "query_scale" means None, absent
@@ -24,8 +24,6 @@ import ropewalk
 HERE = Path(__file__).resolve()
 CONFIGS = HERE.parents[3] / "shared" / "configs"
 EXPECTED = json.loads(HERE.with_name("expected_configs.json").read_text(encoding="utf-8"))
-READ = {name: entry for name, entry in EXPECTED.items() if entry["family"] == "huggingface"}
-REFUSED = {name: entry for name, entry in EXPECTED.items() if name not in READ}
 PLAIN = {"rotary_start": 0, "direction": 1, "axes": {"kind": "single"}}
 RTOL = 1e-12
 
@@ -123,10 +121,10 @@ def check(lines, name):
     assert not lines, f"{name}:\n  {shown}\nwhy ({entry['confidence']}): {entry['why']}"
 
 
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_expectation_is_whole(name):
     """Each part's groups name every layer once, and a part without rope says what it uses."""
-    for spec, part in READ[name]["parts"].items():
+    for spec, part in EXPECTED[name]["parts"].items():
         count = part["num_layers"]
         if isinstance(count, int):
             named = sorted(index for group in part["groups"] for index in layers_of(group["layers"], count))
@@ -141,10 +139,10 @@ def test_every_shared_config_has_an_expectation():
 
 
 @needs_configs
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_parts_and_ropes(name):
     """Parts, layers, kinds, ropes, query scales and output inverses."""
-    model, entry = model_of(name), READ[name]
+    model, entry = model_of(name), EXPECTED[name]
     wanted = {part_name(spec, model): part for spec, part in entry["parts"].items()}
     extra = set(model.parts) - set(wanted) - set(entry.get("parts_optional", ()))
     lines = [f"{part}: part missing" for part in wanted if part not in model.parts]
@@ -155,12 +153,12 @@ def test_parts_and_ropes(name):
 
 
 @needs_configs
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_positions_of_parts_without_rope(name):
     """A part without rope says which positions it uses, and names the right kind."""
     model = model_of(name)
     lines = []
-    for spec, part in READ[name]["parts"].items():
+    for spec, part in EXPECTED[name]["parts"].items():
         if "positions" in part:
             key = part_name(spec, model)
             seen = model.positions.get(key)
@@ -171,12 +169,12 @@ def test_positions_of_parts_without_rope(name):
 
 
 @needs_configs
-@pytest.mark.parametrize("name", [name for name, entry in READ.items() if entry["numbers"]])
+@pytest.mark.parametrize("name", [name for name, entry in EXPECTED.items() if entry["numbers"]])
 def test_numbers(name):
     """Frequencies and factors, float64, by the papers' formulas."""
     model = model_of(name)
     lines = []
-    for number in READ[name]["numbers"]:
+    for number in EXPECTED[name]["numbers"]:
         where = f"{number['part']}[{number['layer']}].{number['rope']} at length {number['length']}"
         layers = model.parts.get(number["part"], ())
         if len(layers) <= number["layer"] or number["rope"] not in layers[number["layer"]].ropes:
@@ -195,12 +193,12 @@ def test_numbers(name):
 
 
 @needs_configs
-@pytest.mark.parametrize("name", [name for name, entry in READ.items() if entry["sources"]])
+@pytest.mark.parametrize("name", [name for name, entry in EXPECTED.items() if entry["sources"]])
 def test_sources(name):
     """Where theta came from."""
     sources = model_of(name).sources
     lines = []
-    for key, right in READ[name]["sources"].items():
+    for key, right in EXPECTED[name]["sources"].items():
         if right == "default of *":
             if not str(sources.get(key)).startswith("default of "):
                 lines.append(f"sources[{key!r}]: seen {sources.get(key)!r}, right begins with 'default of '")
@@ -210,10 +208,10 @@ def test_sources(name):
 
 
 @needs_configs
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_findings(name):
     """Error findings only where something is wrong, and the findings that the design asks for."""
-    findings, entry = model_of(name).findings, READ[name]
+    findings, entry = model_of(name).findings, EXPECTED[name]
     errors = [finding.message for finding in findings if finding.severity == "error"]
     lines = []
     if bool(errors) is not entry["findings_errors"]:
@@ -225,11 +223,3 @@ def test_findings(name):
         if not any(word in text for text in texts)
     ]
     check(lines, name)
-
-
-@needs_configs
-@pytest.mark.parametrize("name", REFUSED)
-def test_other_families_are_refused(name):
-    """A file of another family is refused with one error that names the family."""
-    with pytest.raises(ropewalk.RopewalkError, match=REFUSED[name]["error_names"]):
-        ropewalk.read(CONFIGS / name)

@@ -272,3 +272,22 @@ def test_jax_function_is_called_with_jax_arrays():
 
     box = Box(fn, head_dim=16, heads=3, backend="jax")
     np.testing.assert_array_equal(box.turn(X, IDS), X[..., ::-1])
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def test_an_error_that_cannot_be_written_is_told_by_its_type():
+    def fn(x, ids):
+        raise Unspeakable
+
+    with pytest.raises(BoxFailure, match="raised: Unspeakable"):
+        Box(fn, head_dim=16).turn(X[:, :, :2], IDS)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "int32", "object", "bool"])
+def test_an_array_of_numbers_of_another_kind_is_a_failure(dtype):
+    with pytest.raises(BoxFailure, match=f"type: gave {dtype} numbers for float32"):
+        Box(lambda x, ids: x.astype(dtype), head_dim=16).turn(X[:, :, :2], IDS)

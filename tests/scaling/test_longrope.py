@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ropewalk import RopewalkError
+from ropewalk import Rope, RopewalkError
 from ropewalk.scaling import LongRope
 
 F223 = {"short_factor": [1.0] * 40, "long_factor": [2.5] * 40, "original_max_position_embeddings": 3072}
@@ -74,3 +74,23 @@ def test_no_factor_and_no_trained_length_says_what_to_give():
 def test_a_divisor_near_zero_is_an_error():
     with pytest.raises(RopewalkError, match="longrope: short_factor as small as 1e-310"):
         frequencies(short_factor=[1e-310, *[1.0] * 39])
+
+
+@pytest.mark.parametrize(
+    ("changes", "depends"),
+    [
+        ({}, True),
+        ({"long_factor": [1.0] * 40}, False),  # MiniCPM4 has one list twice
+        ({"long_factor": [1.0] * 40, "short_mscale": 1.1, "long_mscale": 1.1}, False),
+        ({"long_factor": [1.0] * 40, "long_mscale": 1.1}, True),
+    ],
+)
+def test_only_lists_or_magnitudes_that_differ_depend_on_the_length(changes, depends):
+    scaling = LongRope(**{**F223, **changes})
+    assert scaling.length_dependent is depends
+    assert (
+        Rope(
+            head_dim=80, rope_theta=1e4, pairing="half", scaling=scaling, max_position_embeddings=49152
+        ).length_dependent
+        is depends
+    )

@@ -216,6 +216,14 @@ def test_a_map_without_an_inverse_at_a_position_is_refused(road_name):
         refuse(road, road.give(random(1, 2, 4)), ids, tile, "inverse", inverse=True)
 
 
+@pytest.mark.parametrize("inverse", ["yes", 1, None])
+def test_an_inverse_that_is_no_truth_value(road, inverse):
+    x, ids = road.give(random(*X)), road.ids(np.arange(5))
+    refuse(road, x, ids, R8, "inverse", "true or false", inverse=inverse)
+    with pytest.raises(RopewalkError, match="inverse"):
+        rotate_qk(x, x, ids, R8, inverse=inverse)
+
+
 def test_arguments_after_the_rope_are_named(road):
     with pytest.raises(TypeError):
         rotate(road.give(random(*X)), road.ids(np.arange(5)), R8, True)

@@ -12,7 +12,7 @@ import click
 from .._version import __version__
 from ..errors import RopewalkError
 
-COMMANDS = {name: name for name in ("inspect", "compare", "explore", "check", "verify", "bench", "doctor")}
+COMMANDS = {name: name for name in "inspect compare export extend explore check verify bench doctor".split()}
 
 
 class _Failure(click.ClickException):

@@ -4,8 +4,10 @@ import json
 import os
 import sys
 import textwrap
+import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,6 +29,50 @@ def console() -> "Console":
 
     told = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(width=None if told else WIDE, highlight=False, emoji=False)
+
+
+@contextmanager
+def foreign_output() -> Iterator[None]:
+    """Send what foreign code prints to stderr, whichever way it does: it must not end up in the document.
+
+    Code that never came back goes on printing, and so stdout stays the main thread's from then on.
+    """
+    out, threads = sys.stdout, set(threading.enumerate())
+    out.flush()
+    try:
+        here, there = sys.__stdout__.fileno(), sys.__stderr__.fileno()  # type: ignore[union-attr]
+        kept = os.dup(here)
+    except (AttributeError, OSError, ValueError):  # closed, or not of this process
+        here = there = kept = -1
+    try:
+        if kept >= 0:
+            os.dup2(there, here)  # os.write and code that is not Python write there
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        lost = not threads.issuperset(threading.enumerate())
+        if kept >= 0 and not (lost and out is sys.__stdout__):
+            os.dup2(kept, here)
+            os.close(kept)
+        elif kept >= 0:
+            out = os.fdopen(kept, "w", encoding=out.encoding, errors=out.errors)
+        if lost:
+            sys.stdout = _MainThreads(out)  # type: ignore[assignment]
+
+
+class _MainThreads:
+    """A stream that takes the words of the main thread, and gives those of others to stderr."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, words: Any) -> int:
+        """Write on, here or there."""
+        here = threading.current_thread() is threading.main_thread()
+        return (self._stream if here else sys.stderr).write(words)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def clean(words: str) -> str:

@@ -55,6 +55,8 @@ def _facts(note: str, report: "Report", meant: "Rope | None") -> Iterator[tuple[
             yield (f"precision, {name}" if name else "precision"), words
     if pairs is not None:
         yield "residual", f"{report.residual:.2g}, the largest deviation from these pairs on other vectors"
+    if report.limit:
+        yield "asked up to", report.limit
     yield "cost", f"{report.calls} calls, {report.seconds:.2f} s in them"
 
 

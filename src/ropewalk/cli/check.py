@@ -1,7 +1,5 @@
 """`ropewalk check`: what is wrong with somebody's RoPE, told from outside."""
 
-import sys
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,10 +10,17 @@ if TYPE_CHECKING:
     from ..rope import Rope
 
 
-class _HeadDim(click.ParamType):
+LAYOUTS = ("bshd", "bhsd", "thd")
+BACKENDS = ("auto", "numpy", "torch", "jax")
+
+
+class HeadDim(click.ParamType):
+    """A number of channels, or auto."""
+
     name = "D|auto"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Give the number, or "auto"."""
         if value == "auto":
             return value
         try:
@@ -34,24 +39,34 @@ class _HeadDim(click.ParamType):
 )
 @click.argument("target", required=False)
 @click.option(
-    "--head-dim", type=_HeadDim(), help="Channels of a head; auto, as without it: those of --expect or the target."
+    "--head-dim",
+    type=HeadDim(),
+    metavar="D|auto",
+    help="Channels of a head; auto, as without it: those of --expect or the target.",
 )
-@click.option("--expect", metavar="MODEL", help="What it should be: a config.json, its directory, or a preset.")
+@click.option("--expect", metavar="MODEL", help="What it should be: whatever `ropewalk inspect` takes.")
 @click.option("--part", metavar="P", help="The part of --expect, where it has several ropes.")
 @click.option("--layer", type=click.IntRange(0), metavar="N", help="The layer of --expect, counted from 0.")
-@click.option("--layout", type=click.Choice(["bshd", "bhsd", "thd"]), default="bshd", help="Of what it takes (bshd).")
-@click.option("--backend", type=click.Choice(["auto", "numpy", "torch", "jax"]), help="Arrays that it takes.")
+@click.option("--layout", type=click.Choice(LAYOUTS), default="bshd", help="Order of the dimensions of x (bshd).")
+@click.option("--backend", type=click.Choice(BACKENDS), help="Arrays that it takes.")
 @click.option("--heads", type=click.IntRange(1), metavar="H", default=2, help="Heads of x (2).")
 @click.option("--kv-heads", type=click.IntRange(1), metavar="N", help="Heads of the keys, where they differ.")
-@click.option("--of", type=click.Choice(["both", "q", "k"]), default="both", help="Of a function of q and k (both).")
-@click.option("--dtype", metavar="T", help="Of x: float32 (the default), float64, bfloat16, float16.")
+@click.option(
+    "--of", type=click.Choice(["both", "q", "k"]), default="both", help="What to check of a function of q and k (both)."
+)
+@click.option("--dtype", metavar="T", help="Number type of x: float32 (the default), float64, bfloat16, float16.")
 @click.option("--max-position", type=click.IntRange(1), metavar="N", default=1_048_576, help="The largest one tried.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", default=60.0, help="Seconds (60).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--format", "form", type=click.Choice(["text", "github"]), default="text", help="github: annotations.")
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
+@click.option(
+    "--decode", is_flag=True, help="Check a decoder with its cache: transformers:…, or an object with prefill and step."
+)
 @click.option("--gallery", is_flag=True, help="Check the gallery of known faults (all, or those TARGET begins).")
-def command(target: str | None, gallery: bool, as_json: bool, form: str, strict: bool, **asked: Any) -> None:
+def command(
+    target: str | None, gallery: bool, decode: bool, as_json: bool, form: str, strict: bool, **asked: Any
+) -> None:
     """Say what is wrong with the RoPE of TARGET, told from outside.
 
     TARGET is package.module:attribute, file.py:attribute, file.onnx, or transformers:MODEL_TYPE or
@@ -62,10 +77,15 @@ def command(target: str | None, gallery: bool, as_json: bool, form: str, strict:
         _gallery(target, as_json)
     if target is None:
         raise click.UsageError("Missing argument 'TARGET'.")
-    with redirect_stdout(sys.stderr):  # what foreign code prints must not end up in the document
-        named, reports, meant = _checked(target, asked)
-    from ._output import exit_code, print_json
+    from ._output import exit_code, foreign_output, print_json
 
+    if decode:
+        from ._decode import decode_command
+
+        raise SystemExit(decode_command(target, as_json=as_json, form=form, strict=strict, asked=asked))
+
+    with foreign_output():
+        named, reports, meant = _checked(target, asked)
     if as_json:
         print_json(_document(target, named, reports))
     elif form == "github":
@@ -192,13 +212,13 @@ def _escaped(text: str, more: str = "") -> str:
 def _gallery(prefix: str | None, as_json: bool) -> None:
     from ..errors import RopewalkError
     from ..probe.gallery import exhibits
-    from ._output import print_json
+    from ._output import foreign_output, print_json
     from ._reports import looked_at, print_gallery
 
     shown = [one for one in exhibits() if one.id.startswith(prefix or "")]
     if not shown:
         raise RopewalkError(f"the gallery has nothing whose number begins with {prefix}: M01 to M48, V01 to V28.")
-    with redirect_stdout(sys.stderr):
+    with foreign_output():
         rows = [looked_at(one) for one in shown]
     if as_json:
         fields = [{key: value for key, value in row.items() if key not in ("report", "exhibit")} for row in rows]

@@ -50,15 +50,29 @@ def command(
     opens. The page is served on this machine only, and loads nothing from any other.
     """
     _require_web()
-    from ..models.targets import read
-
-    start = read(target) if target else None
+    start = _start(target) if target else None
     if path is not None:
         _print_page(path, lang, start)
     elif file is not None:
         _write_file(Path(file), lang, start)
     else:
         _serve(host, port, lang, browser, once, start)
+
+
+def _start(target: str) -> "Model":
+    """Read the model to start with; the page never reads one itself."""
+    from ..errors import RopewalkError
+    from ..models.targets import read
+
+    model = read(target)
+    shown = [layer for layers in model.parts.values() for layer in layers if layer.rope is not None]
+    if not shown:
+        errors = [one.message for one in model.findings if one.severity == "error"]
+        reason = errors[0] if errors else f"its positions are {model.positions}." if model.positions else "it has none."
+        raise RopewalkError(f"{model.target} has no RoPE to show: {reason} `ropewalk inspect` says more.")
+    if len({layer.rope for layer in shown}) > 1:
+        click.echo(f"{model.target} has several ropes; part and layer are chosen on the page.", err=True)
+    return model
 
 
 def _require_web() -> None:

@@ -20,7 +20,9 @@ COLUMNS = ("pair", "dims", "axis", "θ_i (rad/token)", "wavelength", "turns in w
     epilog="""\b
     Examples:
       ropewalk inspect llama-3.1-8b --window 8192
-      ropewalk inspect ./model/config.json --part vision --json""",
+      ropewalk inspect ./model/config.json --part vision --json
+      ropewalk inspect ./models --recursive
+      ropewalk inspect ./model/config.json --fix --write""",
 )
 @click.argument("target")
 @click.option("--part", metavar="P", help="One part only: text, vision, audio …")
@@ -36,6 +38,10 @@ COLUMNS = ("pair", "dims", "axis", "θ_i (rad/token)", "wavelength", "turns in w
 )
 @click.option("--all-pairs", is_flag=True, help=f"Every pair, not the first {FIRST_ROWS} and the slowest.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--recursive", "-r", is_flag=True, help="Every configuration and GGUF under the directory TARGET.")
+@click.option("--json-lines", is_flag=True, help="With --recursive: one JSON document a line, the summary last.")
+@click.option("--fix", is_flag=True, help="Print the configuration with what has one right answer repaired.")
+@click.option("--write", is_flag=True, help="With --fix: write it in place of the old one, which is kept as .bak.")
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
 def command(
     target: str,
@@ -45,13 +51,28 @@ def command(
     length: int | None,
     all_pairs: bool,
     as_json: bool,
+    recursive: bool,
+    json_lines: bool,
+    fix: bool,
+    write: bool,
     strict: bool,
 ) -> None:
     """Describe the RoPE of TARGET and say what is wrong with it.
 
-    TARGET is a config.json, a directory that holds one, or the name of a preset; an existing path wins. Files are only
-    read: code that they name is never run.
+    TARGET is a configuration (config.json, params.json …), a GGUF, a directory that holds one, a hub id
+    (org/name[@revision] or hf://…), or the name of a preset; an existing path wins over a hub id, a hub id over a
+    preset. Files are only read: code that they name is never run.
     """
+    _check_options(recursive=recursive, json_lines=json_lines, fix=fix, write=write, other=as_json or all_pairs)
+    if recursive:
+        from ._tree import inspect_tree
+
+        raise SystemExit(inspect_tree(target, json_lines=json_lines, strict=strict))
+    if fix:
+        from ._fix import fix_file
+
+        raise SystemExit(fix_file(target, write=write, strict=strict))
+
     from ..inspection import inspect
     from ._output import console, exit_code, print_findings, print_json
 
@@ -68,6 +89,18 @@ def command(
         _print_sources(out, seen, part)
         print_findings(out, seen.findings)
     raise SystemExit(exit_code(seen.findings, strict=strict))
+
+
+def _check_options(*, recursive: bool, json_lines: bool, fix: bool, write: bool, other: bool) -> None:
+    """Refuse options that have no meaning together."""
+    if json_lines and not recursive:
+        raise click.UsageError("--json-lines needs --recursive; --json gives one document for one target.")
+    if write and not fix:
+        raise click.UsageError("--write needs --fix.")
+    if fix and recursive:
+        raise click.UsageError("--fix repairs one file; leave --recursive out.")
+    if other and (fix or recursive):
+        raise click.UsageError("--json and --all-pairs describe one target; leave them out with --fix or --recursive.")
 
 
 def _print_model(out: "Console", seen: "Inspection", part: str | None) -> None:

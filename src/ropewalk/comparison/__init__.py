@@ -1,6 +1,8 @@
 """What differs between two descriptions: tables of pairs first, then models layer by layer."""
 
-from .models import Comparison, Group, compare
+from .groups import Group
+from .measured import Measured, Measurement
+from .models import Comparison, compare
 from .tables import AngleDifference, Factors, PairDifference, PairsComparison, Turn, compare_pairs
 
 __all__ = [
@@ -8,6 +10,8 @@ __all__ = [
     "Comparison",
     "Factors",
     "Group",
+    "Measured",
+    "Measurement",
     "PairDifference",
     "PairsComparison",
     "Turn",

@@ -1,78 +1,19 @@
 """Two models, compared layer by layer."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from .._checks import MAX_POSITION, whole
 from ..errors import RopewalkError
 from ..findings import Finding
 from ..inspection import _layers_words as layers_words
-from ..inspection import number_words
-from ..models.model import Layer, Model
-from ..models.targets import read
-from ..rope import Rope
-from .tables import (
-    DISTANCES,
-    AngleDifference,
-    Factors,
-    PairDifference,
-    PairsComparison,
-    checked_distances,
-    compare_pairs,
-)
+from .groups import Group, measured_group, rope_group
+from .sides import Side, one_part, places, side_of, uses
+from .tables import DISTANCES, AngleDifference, Factors, PairDifference, checked_distances
 from .verdicts import group_findings, layer_findings
-from .walking import Layers, meeting
-from .words import changes, group_words
 
 SCHEMA = "ropewalk.compare/1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """The layers of one part whose two sides are the same two ropes.
-
-    Attributes:
-        place: which layers, in words ("text: layers 0-31").
-        use: "attention", "indexer" ….
-        a: the rope in A, None where these layers have none.
-        b: the rope in B.
-        length: tokens that length-dependent ropes were resolved for; None means the trained length or less.
-        result: the two tables, subtracted; None where one side has no rope.
-        changes: what the descriptions say differently, in words, by field.
-    """
-
-    place: str
-    use: str
-    a: Rope | None
-    b: Rope | None
-    length: int | None
-    result: PairsComparison | None
-    changes: Mapping[str, str]
-
-    @property
-    def equal(self) -> bool:
-        """Whether both sides turn vectors alike."""
-        return self.result is not None and self.result.equal
-
-    @property
-    def words(self) -> str:
-        """The first thing that differs, in a sentence; that nothing does, where so."""
-        return group_words(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the group as plain values."""
-        return {
-            "place": self.place,
-            "use": self.use,
-            "equal": self.equal,
-            "words": self.words,
-            "a": None if self.a is None else self.a.to_dict(),
-            "b": None if self.b is None else self.b.to_dict(),
-            "length": self.length,
-            "changes": dict(self.changes),
-            "result": None if self.result is None else self.result.to_dict(),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +80,11 @@ def compare(
 ) -> Comparison:
     """Compare two descriptions of rotary embeddings, A being the reference.
 
+    `ropewalk.compare` does the same, and takes functions too.
+
     Args:
-        a: a Rope, a Model, a dict (a configuration, or what their to_dict gives), or whatever else `read` takes.
+        a: a Rope, a Model, a dict (a configuration, or what their to_dict gives), whatever else `read` takes, or
+            something Measured.
         b: the same. A lone Rope is compared with every rope of the other's main part.
         distances: tokens, at which angles are subtracted.
         length: tokens in the sequence, for ropes that depend on it; None compares them at the trained length and, where
@@ -150,20 +94,24 @@ def compare(
     Raises:
         RopewalkError: for a side that cannot be read, or in which no rope could be described.
 
+    >>> from ropewalk import Rope
     >>> a = Rope(head_dim=96, rope_theta=3e5, pairing="half")
     >>> compare(a, a.replace(rope_theta=1e4)).first.words
     'in B, pair 1 of 48 turns 1.07343 times too fast: rope_theta is 10000, not 300000'
     """
     steps = checked_distances(distances)
     length = None if length is None else whole("length", length, at_least=1, at_most=MAX_POSITION)
-    left, right = _side("A", a), _side("B", b)
+    left, right = side_of("A", a), side_of("B", b)
     groups: list[Group] = []
     findings: dict[Finding, None] = {}
-    for place, seen_left, seen_right in _places(left, right, part, findings):
-        for use, numbers, one, other in _uses(seen_left, seen_right):
-            where = place if place == "rope" else f"{place}: {layers_words(numbers)}"
-            groups.append(_group(where, use, one, other, steps, length))
-        findings |= dict.fromkeys(layer_findings(place, seen_left, seen_right))
+    if left.measured is not None or right.measured is not None:
+        groups += _measured_groups(left, right, part, steps, length)
+    else:
+        for place, seen_left, seen_right in places(left, right, part, findings):
+            for use, numbers, one, other in uses(seen_left, seen_right):
+                where = place if place == "rope" else f"{place}: {layers_words(numbers)}"
+                groups.append(rope_group(where, use, one, other, steps, length))
+            findings |= dict.fromkeys(layer_findings(place, seen_left, seen_right))
     for group in groups:
         findings |= dict.fromkeys(group_findings(group))
     if not groups and not findings:
@@ -174,117 +122,16 @@ def compare(
     )
 
 
-class _Side(NamedTuple):
-    name: str
-    model: Model | None
-    rope: Rope | None
-
-
-def _side(letter: str, given: object) -> _Side:
-    if isinstance(given, Mapping) and isinstance(given.get("schema"), str):
-        own = {"ropewalk.rope/1": Rope.from_dict, "ropewalk.model/1": Model.from_dict}
-        given = own.get(given["schema"], lambda data: data)(given)
-    if isinstance(given, Rope):
-        return _Side(f"a rope of {_rope_words(given)}", None, given)
-    model = read(given)
-    failed = [finding for finding in model.findings if finding.severity == "error"]
-    if any(finding.name != "layers-conflict" for finding in failed):
-        raise RopewalkError(
-            f"{letter}, {model.target or 'a model'}, cannot be described whole: {failed[0].where}: {failed[0].message}"
-        )
-    return _Side(model.target or "a model", model, None)
-
-
-def _rope_words(rope: Rope) -> str:
-    theta = number_words(rope.rope_theta)
-    return f"θ={theta}, rotary_dim {rope.width} of {rope.head_dim}, {rope.pairing}, {rope.scaling.rope_type}"
-
-
-def _places(
-    left: _Side, right: _Side, part: str | None, findings: dict[Finding, None]
-) -> Iterator[tuple[str, Layers, Layers]]:
-    """Give the parts that stand on both sides with their layers; a part on one side only becomes a finding."""
-    sides = (left, right)
-    if left.model is None and right.model is None:
-        yield "rope", _lone(left.rope), _lone(right.rope)
+def _measured_groups(
+    left: Side, right: Side, part: str | None, steps: tuple[int, ...], length: int | None
+) -> Iterator[Group]:
+    """Hold a function against every rope of the other side, or against another function."""
+    model = left.model or right.model
+    if model is None:
+        one, other = (side.measured or side.rope for side in (left, right))
+        yield measured_group("rope", "attention", one, other, steps, length)
         return
-    if left.model is None or right.model is None:
-        model, lone = (right.model, left) if left.model is None else (left.model, right)
-        assert model is not None
-        layers = _part_of(model, part) if part else model.layers
-        name = part or next((name for name, held in model.parts.items() if held is model.layers), "rope")
-        ropes = tuple(layer for layer in layers if layer.ropes)
-        alone = tuple(Layer(ropes=dict.fromkeys(layer.ropes, lone.rope)) for layer in ropes)  # type: ignore[arg-type]
-        ropes = tuple(Layer(ropes=layer.ropes) for layer in ropes)
-        yield (name, alone, ropes) if lone is left else (name, ropes, alone)
-        return
-    a, b = left.model, right.model
-    with_ropes = [
-        [name for name, held in side.parts.items() if any(layer.ropes or layer.query_scale for layer in held)]
-        for side in (a, b)
-    ]
-    if part is not None:
-        yield part, _part_of(a, part), _part_of(b, part)
-        return
-    if len(with_ropes[0]) == len(with_ropes[1]) == 1:  # "text" here, "decoder" there: still the one that turns
-        one, other = with_ropes[0][0], with_ropes[1][0]
-        yield one if one == other else f"{one} and {other}", a.parts[one], b.parts[other]
-        return
-    for name in dict.fromkeys((*with_ropes[0], *with_ropes[1])):
-        missing = [letter for letter, side in zip("AB", sides, strict=True) if name not in (side.model or a).parts]
-        if missing:
-            there = "B" if missing == ["A"] else "A"
-            findings[
-                Finding.of(
-                    "part-missing",
-                    where=f"{name}: part",
-                    seen=f"none in {missing[0]}",
-                    right=f"a part {name}, as in {there}",
-                    message=f"{there} has a part {name} with RoPE, and {missing[0]} has none. Compare one part alone "
-                    "with part='text' (--part text) if only that is meant.",
-                )
-            ] = None
-            continue
-        yield name, a.parts[name], b.parts[name]
-
-
-def _lone(rope: Rope | None) -> Layers:
-    return () if rope is None else (Layer(ropes={"attention": rope}),)
-
-
-def _part_of(model: Model, part: str) -> Layers:
-    if part not in model.parts:
-        raise RopewalkError(
-            f"{model.target or 'the model'} has no part {part!r}; its parts are {', '.join(model.parts) or 'none'}."
-        )
-    return model.parts[part]
-
-
-def _uses(a: Layers, b: Layers) -> Iterator[tuple[str, list[int], Rope | None, Rope | None]]:
-    """Give each pair of ropes that meet in a layer, once, with the numbers of the layers where they do."""
-    met: dict[tuple[str, Rope | None, Rope | None], list[int]] = {}
-    for number, one, other in meeting(a, b):
-        for use in dict.fromkeys((*one.ropes, *other.ropes)):
-            met.setdefault((use, one.ropes.get(use), other.ropes.get(use)), []).append(number)
-    for (use, one, other), numbers in met.items():
-        yield use, numbers, one, other
-
-
-def _group(place: str, use: str, a: Rope | None, b: Rope | None, steps: tuple[int, ...], length: int | None) -> Group:
-    if a is None or b is None:
-        return Group(place=place, use=use, a=a, b=b, length=length, result=None, changes={})
-    tried: list[int | None] = [length]
-    if length is None and (a.length_dependent or b.length_dependent):
-        tried += sorted({switch + 1 for rope in (a, b) for switch in _switches(rope)} | {max(steps) + 1})
-    results = ((at, compare_pairs(a.pairs(at), b.pairs(at), distances=steps)) for at in tried)
-    first = next(results)
-    at, result = first if not first[1].equal else next((one for one in results if not one[1].equal), first)
-    return Group(place=place, use=use, a=a, b=b, length=at, result=result, changes=changes(a, b))
-
-
-def _switches(rope: Rope) -> Iterator[int]:
-    """Give the lengths beyond which a rope changes."""
-    if rope.length_dependent:
-        original = getattr(rope.scaling, "original_max_position_embeddings", None) or rope.max_position_embeddings
-        if original is not None:
-            yield original
+    name, layers = one_part(model, part)
+    for use, numbers, rope, _ in uses(layers, layers):
+        one, other = left.measured or rope, right.measured or rope
+        yield measured_group(f"{name}: {layers_words(numbers)}", use, one, other, steps, length)

@@ -62,12 +62,14 @@ class AngleDifference:
         unwrapped: [P] float64, radians, the angle in B minus the angle in A, one for each row of the pairs.
         wrapped: [P] float64, the same within -π and π: what a vector shows.
         worst: the row with the largest wrapped difference, None where there is no pair.
+        room: radians, up to which the angles may be others where a side was measured; 0 for descriptions.
     """
 
     distance: int
     unwrapped: NDArray[np.float64]
     wrapped: NDArray[np.float64]
     worst: int | None
+    room: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Give the differences as plain values."""
@@ -78,6 +80,7 @@ class AngleDifference:
             "largest_unwrapped": float(np.abs(self.unwrapped).max(initial=0.0)),
             "largest_wrapped": float(np.abs(self.wrapped).max(initial=0.0)),
             "worst": self.worst,
+            "room": self.room,
         }
 
 
@@ -154,6 +157,8 @@ def compare_pairs(
     distances: Iterable[int] = DISTANCES,
     tolerance: float = TOLERANCE,
     error: ArrayLike | None = None,
+    error_b: ArrayLike | None = None,
+    factor_error: float = 0.0,
 ) -> PairsComparison:
     """Subtract two tables of pairs, wherever they come from: descriptions, or what was recovered from a function.
 
@@ -166,6 +171,8 @@ def compare_pairs(
         distances: tokens, at which angles are subtracted.
         tolerance: relative, up to which two frequencies or magnitudes are the same.
         error: [len(a)] radians a position, how uncertain each frequency of a is besides; None for exact ones.
+        error_b: [len(b)] the same of b.
+        factor_error: how uncertain the factors on cos and sin are besides.
 
     >>> a = Pairs(first=[0, 1], second=[2, 3], axis=[0, 0], inv_freq=[1.0, 0.01])
     >>> b = Pairs(first=[3, 0], second=[1, 2], axis=[0, 0], inv_freq=[-0.02, 1.0])
@@ -174,26 +181,36 @@ def compare_pairs(
     (False, 1, 2.0, [0.0, 1.0])
     """
     steps = checked_distances(distances)
-    slack = np.zeros(len(a)) if error is None else np.abs(np.asarray(error, dtype=np.float64))
-    if slack.shape != (len(a),):
-        raise RopewalkError(f"error must hold one number for each of {len(a)} pairs of a, got shape {slack.shape}.")
+    slack = (_slack("error", error, len(a), "a"), _slack("error_b", error_b, len(b), "b"))
     left, right = list(_turns(a)), list(_turns(b))
     matched, matched_by = _matched(left, right)
-    magnified = not close(a.cos_sin_factor, 1, tolerance) or not close(b.cos_sin_factor, 1, tolerance)
-    rows = []
+    magnified = any(not close(one.cos_sin_factor, 1, tolerance, factor_error) for one in (a, b))
+    rows, rooms = [], []
     for one, other in matched:
-        if one is None and other is not None and not other.inv_freq and not other.second_inv_freq and not magnified:
+        room = sum(float(one_slack[turn.pair]) for one_slack, turn in zip(slack, (one, other), strict=True) if turn)
+        if one is None and other is not None and _keeps_still(other, room) and not magnified:
             continue
-        rows.append(_pair_difference(one, other, tolerance, slack, magnified=magnified))
+        rows.append(_pair_difference(one, other, tolerance, room, magnified=magnified))
+        rooms.append(room)
     gaps = np.array([(row.b.inv_freq if row.b else 0.0) - (row.a.inv_freq if row.a else 0.0) for row in rows])
-    factors = _factors(a, b, tolerance)
+    factors = _factors(a, b, tolerance, factor_error)
+    widest = max(rooms, default=0.0)
     return PairsComparison(
         equal=factors.equal and not any(row.differs for row in rows),
         pairs=tuple(rows),
-        angles=tuple(_angles(step, gaps) for step in steps),
+        angles=tuple(_angles(step, gaps, widest) for step in steps),
         factors=factors,
         matched_by=matched_by,
     )
+
+
+def _slack(name: str, error: ArrayLike | None, count: int, side: str) -> NDArray[np.float64]:
+    slack = np.zeros(count) if error is None else np.abs(np.asarray(error, dtype=np.float64))
+    if slack.shape != (count,):
+        raise RopewalkError(
+            f"{name} must hold one number for each of {count} pairs of {side}, got shape {slack.shape}."
+        )
+    return slack
 
 
 def checked_distances(distances: Iterable[int]) -> tuple[int, ...]:
@@ -233,19 +250,22 @@ def _turned_round(turn: Turn, like: Turn) -> Turn:
     return turn._replace(first=turn.second, second=turn.first, inv_freq=0.0 - turn.inv_freq)
 
 
+def _keeps_still(turn: Turn, room: float) -> bool:
+    return abs(turn.inv_freq) <= room and abs(turn.second_inv_freq or 0.0) <= room
+
+
 def _pair_difference(
-    a: Turn | None, b: Turn | None, tolerance: float, slack: NDArray[np.float64], *, magnified: bool
+    a: Turn | None, b: Turn | None, tolerance: float, room: float, *, magnified: bool
 ) -> PairDifference:
     if a is None or b is None:
         only = a or b
         assert only is not None
-        still = not only.inv_freq and not only.second_inv_freq and not magnified
+        still = _keeps_still(only, room) and not magnified
         return PairDifference(pair=only.pair, a=a, b=b, ratio=None, differs=() if still else ("missing",))
-    room = float(slack[a.pair])
     same_speed = close(abs(a.inv_freq), abs(b.inv_freq), tolerance, room)
     same_way = close(a.inv_freq, b.inv_freq, tolerance, room) or a.inv_freq * b.inv_freq > 0
     second_a, second_b = (one.inv_freq if one.second_inv_freq is None else one.second_inv_freq for one in (a, b))
-    still = not a.inv_freq and not b.inv_freq
+    still = max(abs(a.inv_freq), abs(b.inv_freq)) <= room
     checks = {
         "channels": a.first == b.first,
         "partner": a.first != b.first or a.second == b.second,
@@ -265,21 +285,23 @@ def close(one: float, other: float, tolerance: float = TOLERANCE, room: float = 
     return math.isclose(one, other, rel_tol=tolerance, abs_tol=room)
 
 
-def _angles(distance: int, gaps: NDArray[np.float64]) -> AngleDifference:
+def _angles(distance: int, gaps: NDArray[np.float64], room: float) -> AngleDifference:
     with np.errstate(over="ignore"):  # speeds near the end of float64 stay numbers
         unwrapped = np.nan_to_num(distance * gaps)
     wrapped = np.array([math.remainder(angle, 2 * math.pi) for angle in unwrapped.tolist()])
     worst = int(np.abs(wrapped).argmax()) if len(wrapped) else None
-    return AngleDifference(distance=distance, unwrapped=unwrapped, wrapped=wrapped, worst=worst)
+    return AngleDifference(
+        distance=distance, unwrapped=unwrapped, wrapped=wrapped, worst=worst, room=min(distance * room, math.pi)
+    )
 
 
-def _factors(a: Pairs, b: Pairs, tolerance: float) -> Factors:
+def _factors(a: Pairs, b: Pairs, tolerance: float, room: float) -> Factors:
     cos_sin, softmax = (a.cos_sin_factor, b.cos_sin_factor), (a.softmax_factor, b.softmax_factor)
     score_a, score_b = (table.cos_sin_factor**2 * table.softmax_factor for table in (a, b))
     return Factors(
         cos_sin=cos_sin,
         softmax=softmax,
-        equal=close(a.cos_sin_factor, b.cos_sin_factor, tolerance)
+        equal=close(a.cos_sin_factor, b.cos_sin_factor, tolerance, room)
         and close(a.softmax_factor, b.softmax_factor, tolerance),
-        scores_equal=close(score_a, score_b, tolerance),
+        scores_equal=close(score_a, score_b, tolerance, 2 * room),
     )

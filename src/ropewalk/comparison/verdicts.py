@@ -9,12 +9,13 @@ from ..findings import Finding
 from ..inspection import _layers_words as layers_words
 from ..inspection import number_words
 from ..models.model import QueryScale
+from .measured import Measurement, rough
 from .tables import PairDifference, Turn
 from .walking import Layers, meeting, uniform
 from .words import cause, pair_words
 
 if TYPE_CHECKING:
-    from .models import Group
+    from .groups import Group
 
 KINDS_OF_DIFFERENCE = {
     "missing": "width-differs",
@@ -50,7 +51,10 @@ def group_findings(group: "Group") -> Iterator[Finding]:
                 yield _pairs_finding(name, where, group, row)
     if not result.factors.equal:
         yield _magnitude_finding(where, group)
-    if group.equal and group.a != group.b:
+    for side, one in group.measured.items():
+        yield from one.faults
+        yield from _measured_findings(where, side.upper(), one, group)
+    if group.equal and group.a != group.b and not group.measured:
         yield _equivalent_finding(where, group)
     if group.length is not None and not group.equal and _length_dependent(group):
         yield Finding.of(
@@ -108,6 +112,34 @@ def _magnitude_finding(where: str, group: "Group") -> Finding:
         right=said[0],
         message=f"B multiplies otherwise: {said[1]}; A: {said[0]}{why}.{alike}",
     )
+
+
+def _measured_findings(where: str, side: str, one: Measurement, group: "Group") -> Iterator[Finding]:
+    """Say how exactly a side was measured, and where that is no firm ground."""
+    assert group.result is not None
+    far = group.result.angles[-1]
+    until = f"positions up to {one.until}"
+    exact = f"frequencies to {one.relative:.2g} (relative), the factor on cos and sin to {one.factor_room:.2g}"
+    seen = f"{exact}, from {one.calls} calls, {until}"
+    yield Finding.of(
+        "measured",
+        where=where,
+        seen=seen,
+        right="the numbers themselves, which cannot be read out of a function",
+        message=f"{side} is a function and was measured: {exact}, from {one.calls} calls with {until}. Equal means: no "
+        f"difference beyond that; an angle at {far.distance} tokens is so known to {far.room:.2g} rad. What multiplies "
+        "the softmax scale cannot be seen from outside.",
+    )
+    if rough(one):
+        off = f"frequencies known to {one.relative:.2g} (relative) only"
+        yield Finding.of(
+            "measured-roughly",
+            where=where,
+            seen=off,
+            right="a function exact enough to be measured closely",
+            message=f"{side} could be measured roughly: {off}, so that a difference smaller than that is not seen. "
+            "ropewalk check says how precise the function is, and why not more.",
+        )
 
 
 def _equivalent_finding(where: str, group: "Group") -> Finding:

@@ -1,5 +1,6 @@
 """What a comparison found, in words: B told from A."""
 
+import math
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -9,16 +10,16 @@ from ..scaling import scaling_to_dict
 from .tables import Factors, PairDifference, PairsComparison, Turn, close
 
 if TYPE_CHECKING:
-    from .models import Group
+    from .groups import Group
 
 
-# which fields of a description move what
+# which fields of a description move what; of a function that was measured, which kinds of deviation
 MOVES = {
-    "channels": ("pairing", "rotary_dim", "rotary_start", "head_dim", "axes"),
+    "channels": ("pairing", "rotary_dim", "rotary_start", "head_dim", "axes", "width", "start", "partner"),
     "axis": ("axes",),
     "direction": ("direction",),
-    "frequency": ("scaling", "rope_theta", "rotary_dim", "axes", "max_position_embeddings"),
-    "magnitude": ("scaling", "max_position_embeddings"),
+    "frequency": ("scaling", "rope_theta", "rotary_dim", "axes", "max_position_embeddings", "frequencies"),
+    "magnitude": ("scaling", "max_position_embeddings", "magnitude"),
 }
 CAUSES = {"missing": "channels", "partner": "channels", "map": "channels"}
 
@@ -91,6 +92,9 @@ def group_words(group: "Group") -> str:
         here, there = ("B", "A") if group.b is None else ("A", "B")
         return f"{here} has no RoPE where {there} has"
     row, result = group.result.first, group.result
+    if row is None and result.factors.equal and group.measured:
+        faults = [fault for one in group.measured.values() for fault in one.faults]
+        return f"the same pairs, but {faults[0].seen}" if faults else "the same pairs, as far as was measured"
     if row is None and result.factors.equal:
         changed = "; ".join(group.changes.values())
         return f"the same pairs, described differently: {changed}" if changed else "the same description"
@@ -137,7 +141,7 @@ def pair_words(row: PairDifference, result: PairsComparison) -> str:
 def _speed_words(a: Turn, b: Turn, ratio: float | None) -> str:
     if ratio is None:
         return "turns instead of keeping still" if b.inv_freq else "keeps still instead of turning"
-    times = max(ratio, 1 / ratio)
+    times = max(ratio, 1 / ratio) if ratio else math.inf
     off = f"{times - 1:.3g} (relative)" if times < 1.00001 else f"{times:.6g} times"
     return f"turns {off} too {'fast' if ratio > 1 else 'slow'}"
 

@@ -1,13 +1,14 @@
 """What the call shapes share: one turn in plain torch operations, exact tables, rows taken by position, checks."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from .._checks import whole
+from .._checks import shown, whole
 from ..errors import RopewalkError
 from ..pairs import Pairs
 from ..rope import Rope
@@ -103,6 +104,51 @@ def rows_of(table: Tensor, ids: Tensor, what: str) -> Tensor:
     """Give the rows of table [rows, C] at ids [...], as [..., C]; a position without a row is an error."""
     check_positions(ids, table.shape[0], what)
     return embedding(ids.long(), table)  # not table[ids]: a negative index would wrap round
+
+
+def offsets_of(offsets: int | Tensor, batch: int, device: torch.device, name: str = "seqlen_offsets") -> int | Tensor:
+    """Give the position of each sequence's first token, one int or [B] integers on the device."""
+    if not isinstance(offsets, Tensor):
+        return whole(name, offsets)
+    check_ids(name, offsets)
+    if offsets.shape != (batch,):
+        raise RopewalkError(f"{name} must be one int or [batch={batch}] integers, got shape {list(offsets.shape)}.")
+    return offsets.to(device)
+
+
+def packed_ids(
+    tokens: int,
+    starts: Tensor,
+    offsets: int | Tensor,
+    device: torch.device,
+    *,
+    max_seqlen: int | None = None,
+    names: tuple[str, str] = ("cu_seqlens", "seqlen_offsets"),
+) -> tuple[Tensor, Tensor]:
+    """Give each packed token's position [T], 0 for those after the end, and whether it is inside a sequence [T]."""
+    check_ids(names[0], starts)
+    if starts.ndim != 1 or starts.shape[0] < 2:
+        raise RopewalkError(f"{names[0]} must be [batch + 1] integers, got shape {list(starts.shape)}.")
+    if starts.device.type == "cpu" and not torch.compiler.is_compiling():
+        _check_starts(names[0], starts.tolist(), tokens, max_seqlen)
+    starts = starts.to(device=device, dtype=torch.int64)
+    batch = starts.shape[0] - 1
+    order = torch.arange(tokens, device=device)
+    row = torch.searchsorted(starts[1:].contiguous(), order, right=True)
+    inside, row = row < batch, row.clamp(max=batch - 1)
+    offsets = offsets_of(offsets, batch, device, names[1])
+    ids = order - starts[row] + (offsets[row] if isinstance(offsets, Tensor) else offsets)
+    return torch.where(inside, ids, 0), inside
+
+
+def _check_starts(name: str, starts: list[int], tokens: int, max_seqlen: int | None) -> None:
+    lengths = [end - start for start, end in pairwise(starts)]
+    if starts[0] != 0 or min(lengths) < 0 or starts[-1] > tokens:
+        raise RopewalkError(f"{name} must rise from 0 to at most the number of tokens {tokens}, got {shown(starts)}.")
+    if max_seqlen is not None and max(lengths) > max_seqlen:
+        raise RopewalkError(
+            f"max_seqlen must be at least the longest sequence's {max(lengths)} tokens, got {max_seqlen}."
+        )
 
 
 def resolved(rope: Rope, length: int | None, what: str) -> Pairs:

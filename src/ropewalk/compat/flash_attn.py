@@ -1,16 +1,15 @@
 """flash-attention's rotary call, on any device, with the bounds of the table checked."""
 
-from itertools import pairwise
-
 import torch
 from torch import Tensor
 
-from .._checks import shown, whole
+from .._checks import whole
 from ..errors import RopewalkError
 from ..rope import Rope
 from ._turning import (
     check_floating,
-    check_ids,
+    offsets_of,
+    packed_ids,
     pairing_of,
     resolved,
     rows_of,
@@ -99,7 +98,7 @@ def apply_rotary_emb(
             raise RopewalkError(f"max_seqlen must be at least the sequence's length {x.shape[1]}, got {max_seqlen}.")
         cos, sin = (_padded(part, x, seqlen_offsets) for part in (cos, sin))
     else:
-        ids, inside = _packed(x.shape[0], cu_seqlens, seqlen_offsets, max_seqlen, x.device)
+        ids, inside = packed_ids(x.shape[0], cu_seqlens, seqlen_offsets, x.device, max_seqlen=max_seqlen)
         cos = torch.where(inside[:, None], rows_of(cos, ids, "positions"), 1.0)[:, None]
         sin = torch.where(inside[:, None], rows_of(sin, ids, "positions"), 0.0)[:, None]
     sin = -sin if conjugate else sin
@@ -203,21 +202,10 @@ def _check(x: Tensor, cos: Tensor, sin: Tensor, ndim: int) -> None:
         )
 
 
-def _offsets(seqlen_offsets: int | Tensor, batch: int, device: torch.device) -> int | Tensor:
-    if not isinstance(seqlen_offsets, Tensor):
-        return whole("seqlen_offsets", seqlen_offsets)
-    check_ids("seqlen_offsets", seqlen_offsets)
-    if seqlen_offsets.shape != (batch,):
-        raise RopewalkError(
-            f"seqlen_offsets must be one int or [batch={batch}] integers, got shape {list(seqlen_offsets.shape)}."
-        )
-    return seqlen_offsets.to(device)
-
-
 def _padded(part: Tensor, x: Tensor, seqlen_offsets: int | Tensor) -> Tensor:
     """Give the rows of part for x [B, S, H, D] as [S, 1, R/2] or [B, S, 1, R/2]."""
     batch, seq = x.shape[:2]
-    offsets = _offsets(seqlen_offsets, batch, x.device)
+    offsets = offsets_of(seqlen_offsets, batch, x.device)
     if isinstance(offsets, Tensor):
         ids = offsets[:, None] + torch.arange(seq, device=x.device)
         return rows_of(part, ids, "positions").unsqueeze(-2)
@@ -227,34 +215,3 @@ def _padded(part: Tensor, x: Tensor, seqlen_offsets: int | Tensor) -> Tensor:
             f"{offsets}, {seq} tokens). Make the table for at least {offsets + seq} positions."
         )
     return part[offsets : offsets + seq].unsqueeze(-2)
-
-
-def _packed(
-    tokens: int, cu_seqlens: Tensor, seqlen_offsets: int | Tensor, max_seqlen: int | None, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Give each token's position [T], 0 for those after the end, and whether it is inside a sequence [T]."""
-    check_ids("cu_seqlens", cu_seqlens)
-    if cu_seqlens.ndim != 1 or cu_seqlens.shape[0] < 2:
-        raise RopewalkError(f"cu_seqlens must be [batch + 1] integers, got shape {list(cu_seqlens.shape)}.")
-    if cu_seqlens.device.type == "cpu" and not torch.compiler.is_compiling():
-        _check_starts(cu_seqlens.tolist(), tokens, max_seqlen)
-    starts = cu_seqlens.to(device=device, dtype=torch.int64)
-    batch = starts.shape[0] - 1
-    order = torch.arange(tokens, device=device)
-    row = torch.searchsorted(starts[1:].contiguous(), order, right=True)
-    inside, row = row < batch, row.clamp(max=batch - 1)
-    offsets = _offsets(seqlen_offsets, batch, device)
-    ids = order - starts[row] + (offsets[row] if isinstance(offsets, Tensor) else offsets)
-    return torch.where(inside, ids, 0), inside
-
-
-def _check_starts(starts: list[int], tokens: int, max_seqlen: int | None) -> None:
-    lengths = [end - start for start, end in pairwise(starts)]
-    if starts[0] != 0 or min(lengths) < 0 or starts[-1] > tokens:
-        raise RopewalkError(
-            f"cu_seqlens must rise from 0 to at most the number of tokens {tokens}, got {shown(starts)}."
-        )
-    if max_seqlen is not None and max(lengths) > max_seqlen:
-        raise RopewalkError(
-            f"max_seqlen must be at least the longest sequence's {max(lengths)} tokens, got {max_seqlen}."
-        )

@@ -19,6 +19,8 @@ from ._outcome import (
 )
 from .sources import Source
 
+# configurations of transformers that take LongRoPE alone, and call yarn by its name too
+LONGROPE_ONLY = frozenset({"phi3", "phi4_multimodal"})
 TRANSFORMERS_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional", "mrope", "axial")
 
 
@@ -28,14 +30,17 @@ def transformers(source: Source) -> Outcome:
     notes = list(unread(source, "attn_factor", "extrapolation_factor"))
     if spelled not in TRANSFORMERS_TYPES and spelled not in source.aliases:
         return Outcome(refused=f"it has no rope_type {spelled!r}", notes=notes)
+    if source.model_type in LONGROPE_ONLY and not isinstance(scaling, Default | LongRope):
+        return Outcome(refused=f"its {source.model_type} loads no scaling but longrope", notes=notes)
     if isinstance(scaling, Ntk) and not source.reads_alpha:
         factor = source.number("factor")
         if factor is None or rope.max_position_embeddings is None:
             return Outcome(refused=f"{spelled!r} scaling needs factor", notes=[*notes, "ignores alpha"])
         return Outcome(rope=rope.replace(scaling=Dynamic(factor=factor)), notes=[*notes, "ignores alpha"])
-    if isinstance(scaling, Yarn) and source.label is not None and not scaling.truncate:
+    if isinstance(scaling, Yarn) and (source.label is not None or source.nests) and not scaling.truncate:
         scaling = replace(scaling, truncate=True)
-        notes.append(f"ignores truncate inside the block of {source.label} and rounds")
+        block = f"inside the block of {source.label}" if source.label is not None else "once its class nests the block"
+        notes.append(f"ignores truncate {block} and rounds")
     if isinstance(scaling, LongRope) and source.model_type != "phimoe":
         scaling = without_mscales(scaling, notes)
     return Outcome(rope=rope.replace(scaling=scaling), notes=notes)

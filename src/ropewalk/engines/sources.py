@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from ..comparison.sides import check_whole
 from ..errors import RopewalkError
 from ..models._homes import find_blocks
 from ..models._layers import _label_of
@@ -12,7 +12,7 @@ from ..models._reading import Reading, View, _as_number
 from ..models.architectures import Label, architecture
 from ..models.huggingface import _parts
 from ..models.model import Layer, Model
-from ..models.targets import _exists, _json_of, preset, read
+from ..models.targets import configuration, read
 from ..rope import Rope
 from ..scaling import LongRope, Ntk, scaling_to_dict
 
@@ -29,6 +29,7 @@ class Source:
         block: the keys of its block of rope parameters; empty where it has none.
         home: the name of the block in the file, "rope_parameters" or "rope_scaling"; "" where there is none.
         label: the layer type whose block it is, None for a flat one.
+        nests: transformers' class moves a flat block of this architecture into blocks by layer type.
         top: the keys of the part itself.
         model_type: the architecture's name, or None.
         scale_softmax: the architecture multiplies its softmax scale by the magnitude (DeepSeek's MLA).
@@ -43,6 +44,7 @@ class Source:
     block: Mapping[str, Any]
     home: str
     label: str | None
+    nests: bool
     top: Mapping[str, Any]
     model_type: str | None
     scale_softmax: bool
@@ -75,32 +77,16 @@ def gather(target: object, part: str | None = None) -> tuple[Model | None, str, 
     if isinstance(target, Rope):
         return None, "a rope", [_of_rope(target, "rope", "attention", (0,))]
     model = read(target)
-    failed = [finding for finding in model.findings if finding.severity == "error"]
-    if any(finding.name != "layers-conflict" for finding in failed):
-        raise RopewalkError(f"{model.target} cannot be described whole: {failed[0].where}: {failed[0].message}")
+    check_whole(model, model.target or "a model")
     main = next((name for name, layers in model.parts.items() if layers is model.layers), None)
     if part not in (None, main):
         raise RopewalkError(
             f"the rules of engines are known for the language model, part {main!r} of {model.target}, and not for "
             f"{part!r}. Leave the part out."
         )
-    config = _config_of(target)
+    config = configuration(target)
     sources = _of_model(model) if config is None else _of_config(config, model)
     return model, model.target or "a model", [one for one in sources if one.part == main]
-
-
-def _config_of(target: object) -> Mapping[str, Any] | None:
-    if isinstance(target, Mapping):
-        return target
-    if isinstance(target, Model):
-        return None
-    if hasattr(target, "to_dict"):
-        return target.to_dict()  # type: ignore[union-attr]
-    path = Path(str(target))
-    if _exists(path):
-        data = _json_of(path / "config.json" if path.is_dir() else path)
-        return data if isinstance(data, Mapping) else None
-    return preset(str(target))["config"]
 
 
 def _of_model(model: Model) -> Iterator[Source]:
@@ -125,6 +111,7 @@ def _of_rope(rope: Rope, part: str, use: str, numbers: tuple[int, ...], model_ty
         block={**data, "rope_theta": rope.rope_theta},
         home="",
         label=None,
+        nests=False,
         top={},
         model_type=model_type,
         scale_softmax=softmax,
@@ -156,6 +143,7 @@ def _of_config(config: Mapping[str, Any], model: Model) -> Iterator[Source]:
                 block={} if view is None or not scaled else view.data,
                 home=blocks.flat.path.rpartition(".")[2] if view is not None else "",
                 label=label if nested else None,
+                nests=arch.nests and not nested,
                 top=part.data,
                 model_type=part.model_type if isinstance(part.model_type, str) else None,
                 scale_softmax=arch.scale_softmax,

@@ -38,6 +38,7 @@ class Block:
         max_position_embeddings: Lmax or None.
         top_original: (L0, key) where the configuration states an original length outside the block, else None.
         nested: whether the block is one of several, by layer type.
+        nests: whether transformers' class moves this flat block into blocks by layer type.
         scale_softmax: whether the architecture multiplies its softmax scale by the magnitude.
         attention_factor: the factor on cos and sin that the architecture takes where the block gives none, or None.
         described: the class whose defaults these are, "default of LlamaConfig".
@@ -54,6 +55,7 @@ class Block:
     max_position_embeddings: int | None
     top_original: tuple[int, str] | None
     nested: bool
+    nests: bool
     scale_softmax: bool
     attention_factor: float | None
     described: str

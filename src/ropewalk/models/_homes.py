@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from .._checks import shown
 from ._reading import View
@@ -34,19 +35,7 @@ def find_blocks(view: View, keys: tuple[str, ...] = ()) -> Blocks:
     """Find rope_parameters or rope_scaling, merge them where both are given, and tell flat from nested."""
     found: dict[str, View] = {}
     for name in keys or BLOCK_KEYS:
-        value = view.data.get(name)
-        if value is None:
-            if name in view.data:
-                view.note_null(name)
-            continue
-        if not isinstance(value, Mapping):
-            raise view.reading.fail(
-                "value-unusable",
-                key=view.key(name),
-                seen=value,
-                right="an object",
-                message=f"{view.key(name)} must be an object, got {shown(value)}. Correct it in the file.",
-            )
+        value = object_under(view, name)
         if value:
             found[name] = View(value, view.reading, view.key(name))
     if "rope_scaling" in found and "rope_parameters" not in found:
@@ -70,6 +59,24 @@ def find_blocks(view: View, keys: tuple[str, ...] = ()) -> Blocks:
     }
     rest = {name: value for name, value in block.data.items() if name not in nested}
     return Blocks(flat=View(rest, view.reading, block.path, block.homes), nested=nested)
+
+
+def object_under(view: View, name: str) -> Mapping[str, Any] | None:
+    """Give the object under a key, None where absent or null; anything else is an error finding."""
+    value = view.data.get(name)
+    if value is None:
+        if name in view.data:
+            view.note_null(name)
+        return None
+    if not isinstance(value, Mapping):
+        raise view.reading.fail(
+            "value-unusable",
+            key=view.key(name),
+            seen=value,
+            right="an object",
+            message=f"{view.key(name)} must be an object, got {shown(value)}. Correct it in the file.",
+        )
+    return value
 
 
 def _merged(view: View, found: Mapping[str, View]) -> View:

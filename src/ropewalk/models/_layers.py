@@ -9,7 +9,7 @@ from ..rope import Rope
 from ._kinds import layer_kinds, off_layers
 from ._reading import UnreadableError, View
 from ._ropes import Blocks, read_rope
-from ._sizes import head_dim
+from ._sizes import head_dim, size
 from .architectures import Architecture
 from .model import Layer, QueryScale
 
@@ -37,6 +37,16 @@ def read_layers(view: View, arch: Architecture, blocks: Blocks) -> tuple[Layer, 
         plan.append(layers[key])
     _note_unread_blocks(view, blocks, {_label_of(kind, arch, labels) for kind in kinds}, kinds)
     return tuple(plan)
+
+
+def plain_layers(view: View, arch: Architecture) -> tuple[Layer, ...]:
+    """Give layers without RoPE, as many as the file says."""
+    try:
+        count, origin = size(view, arch, "num_hidden_layers", at_most=MAX_LAYERS)
+    except UnreadableError:
+        count, origin = None, "missing"
+    view.reading.source("layers", origin)
+    return (Layer(),) * (count or 0)
 
 
 def _note_unread_blocks(

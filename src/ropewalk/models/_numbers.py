@@ -1,9 +1,10 @@
 """The base and the width of a rope, under all the names that configurations give them."""
 
 import math
+from collections.abc import Iterable
 
 from .._checks import MAX_POSITION
-from ._reading import View
+from ._reading import Reading, View
 from .architectures import Architecture, Label
 
 THETA_KEYS = (
@@ -173,14 +174,19 @@ def rotary_dim_of(
         rotary_dim, origin = width // unit * unit, width_origin
     else:
         rotary_dim, origin = width, width_origin
+    check_even(reading, rotary_dim, width, origin, (origin,), "Correct the head width or partial_rotary_factor.")
+    reading.source("rotary_dim", origin, label)
+    return rotary_dim
+
+
+def check_even(reading: Reading, rotary_dim: int, width: int, key: str, origins: Iterable[str], remedy: str) -> None:
+    """Raise UnreadableError behind an error finding where no pairs of channels fill a width of the head."""
     if rotary_dim % 2 or not 2 <= rotary_dim <= width:
         raise reading.fail(
             "width-odd",
-            key=origin,
+            key=key,
             seen=f"rotary_dim {rotary_dim}, head_dim {width}",
             right="an even width from 2 to head_dim",
             message=f"rotary_dim must be even and at most head_dim, got rotary_dim={rotary_dim}, head_dim={width} "
-            f"(from {origin}). Correct the head width or partial_rotary_factor.",
+            f"(from {' and '.join(origins)}). {remedy}",
         )
-    reading.source("rotary_dim", origin, label)
-    return rotary_dim

@@ -63,6 +63,7 @@ def _read_rope(view: View, blocks: Blocks, arch: Architecture, label: str | None
                 max_position_embeddings=longest,
                 top_original=_top_original(view, block, arch),
                 nested=nested,
+                nests=arch.nests and not nested,
                 scale_softmax=arch.scale_softmax,
                 attention_factor=facts.attention_factor
                 if facts.attention_factor is not None
@@ -125,13 +126,32 @@ def _pairing(view: View, arch: Architecture, label: str | None) -> str:
             ("rope_interleave", "interleaved", "half"),
             ("rope_interleaved", "interleaved", "half"),
             ("is_neox_style", "half", "interleaved"),
+            ("rope_traditional", "interleaved", "half"),
         ):
             value = view.flag(name)
             if value is not None:
                 reading.source("pairing", view.key(name), label)
                 return when_true if value else when_false
     reading.source("pairing", arch.described() if arch.known else "missing", label)
+    if arch.known and "rope_traditional" in view:
+        _hold_against_mlx(view, arch.pairing)
     return arch.pairing
+
+
+def _hold_against_mlx(view: View, pairing: str) -> None:
+    """Say where mlx-lm, which alone reads rope_traditional, pairs channels otherwise."""
+    value = view.flag("rope_traditional")
+    theirs = "interleaved" if value else "half"
+    if value is not None and theirs != pairing:
+        view.reading.find(
+            "mlx-pairing",
+            key=view.key("rope_traditional"),
+            seen=str(value).lower(),
+            right=f"{pairing}, as the model's own code pairs",
+            message=f"rope_traditional is {str(value).lower()}, by which mlx-lm pairs channels {theirs}; the model's "
+            f"own code does not read it and pairs them {pairing}, which is described. Correct it for MLX, or keep it "
+            "if the weights were permuted.",
+        )
 
 
 def _axes(view: View, block: View, arch: Architecture, rotary_dim: int, label: str | None) -> Axes:

@@ -99,6 +99,8 @@ def _truncate(block: Block) -> bool:
     block.taken("truncate")
     if not truncate:
         where = "transformers 5.24 ignores it in a block nested by layer type and rounds; " if block.nested else ""
+        if block.nests:
+            where = "transformers 5.24 nests this block by layer type as it loads, ignores it there and rounds; "
         block.reading.find(
             "engines-truncate",
             key=block.view.key("truncate"),

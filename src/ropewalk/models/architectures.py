@@ -103,6 +103,11 @@ class Architecture:
         keys = {**self.keys, **{key: tuple(spellings) for key, spellings in facts.get("keys", {}).items()}}
         return replace(self, keys=keys, positions=facts.get("positions", self.positions))
 
+    @property
+    def nests(self) -> bool:
+        """Whether transformers' class keeps its rope parameters by layer type, and moves a flat block there."""
+        return bool(self.labels) and self.source.startswith("transformers")
+
     def described(self) -> str:
         """Name the class whose defaults these are."""
         return f"default of {self.config_class or 'the architecture'}"

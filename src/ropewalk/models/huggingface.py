@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._checks import MAX_LAYERS, shown
+from .._checks import shown
 from ..errors import RopewalkError
 from ..findings import Finding
 from ._homes import BLOCK_KEYS, Blocks, find_blocks
-from ._layers import read_layers
+from ._layers import plain_layers, read_layers
 from ._numbers import FRACTION_KEYS, ROTARY_DIM_KEYS, THETA_HOMES, THETA_KEYS
 from ._reading import Reading, UnreadableError, View
-from ._sizes import SPELLINGS, size
+from ._sizes import SPELLINGS
 from .architectures import Architecture, architecture
 from .model import Layer, Model
 
@@ -183,11 +183,11 @@ def _read_part(part: _Part, reading: Reading) -> tuple[tuple[Layer, ...], str | 
     if words is None and not arch.known:
         words = _unknown_positions(view, part)
     if words is not None:
-        return _plain_layers(view, arch), words
+        return plain_layers(view, arch), words
     try:
         blocks = find_blocks(view, arch.block_keys)
     except UnreadableError:
-        return _plain_layers(view, arch), None
+        return plain_layers(view, arch), None
     if not arch.known:
         _note_unknown(view, part, blocks)
     return read_layers(view, arch, blocks), None
@@ -215,16 +215,6 @@ def _note_unknown(view: View, part: _Part, blocks: Blocks) -> None:
         message=f"the architecture {shown(part.model_type)} is not known here: {pairing}, as are no layers without "
         "RoPE. Compare with the model's own code.",
     )
-
-
-def _plain_layers(view: View, arch: Architecture) -> tuple[Layer, ...]:
-    """Give layers without RoPE, as many as the file says."""
-    try:
-        count, origin = size(view, arch, "num_hidden_layers", at_most=MAX_LAYERS)
-    except UnreadableError:
-        count, origin = None, "missing"
-    view.reading.source("layers", origin)
-    return (Layer(),) * (count or 0)
 
 
 def _switched_off(view: View, arch: Architecture) -> str | None:

@@ -260,4 +260,37 @@ CAUSES: dict[str, tuple[str, str]] = {
     "negative-ids": ("", "matters only where ids below 0 are used (left padding, re-rotation)"),
     "length-of-rows": ("", "a batch of unlike lengths gives other numbers than its rows alone"),
     "no-rope": ("", "as in layers without positions; declare what is expected to have it judged"),
+    "stepwise-differs": (
+        "the length of the cache is not added to the positions of new tokens, or is read before or after the cache has "
+        "grown; a window of tokens is given one position; cached keys are turned again",
+        "silent: prompts score well, and generated text strays from the first new token on",
+    ),
+    "padding-shifts-positions": (
+        "positions count the padding in one place and not in another, one row's positions serve all, or the padding is "
+        "attended to: build them from the attention mask, row by row",
+        "silent: right for one prompt at a time, wrong for the shorter rows of a batch",
+    ),
+    "rows-share-positions": (
+        "one counter, or the width of the cache, for all rows of the batch; at one token a step only row 0 is turned",
+        "silent: batched decoding is right for one row and garbage for the others",
+    ),
+    "merged-cache-differs": (
+        "merged rows keep one cursor, that of the longest or the first, or are padded without their positions and mask",
+        "silent: a sequence that joins a batch goes on at another one's position",
+    ),
+    "eviction-breaks-distances": (
+        "the rows left in the cache are taken for the position of the next token, or cached keys were moved and the "
+        "counter was not",
+        "silent until something is evicted; from then on every distance is off by what was dropped",
+    ),
+    "state-leaks": (
+        "a counter, an offset or a stretched table lives in the module and not in the cache, and is not reset",
+        "silent: answers depend on what was decoded before, or is being decoded beside",
+    ),
+    "cached-keys-keep-table": (
+        "none in the code: the scaling changes its frequencies with the length, and keys cached before keep the old "
+        "ones",
+        "beyond the switch generated text is unlike the same text scored at once; cache keys before rotation, or turn "
+        "them again",
+    ),
 }

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._asking import Asker
+from ._memory import peak_memory
 from ._phases import grow
 from ._structure import Structure
 from .box import Box, BoxFailure
@@ -14,6 +15,8 @@ from .box import Box, BoxFailure
 ARANGE_TOKENS = 256
 LEVELS = (8, 32, 128, 512, 2048, 8192, 32_768, 131_072, 524_288, 2_097_152)
 SLOW_CALL = 1.0  # seconds; a function this slow at one length is not asked for a longer one
+LONG = 8192  # positions from which on a growing table shows itself in memory
+ROOM = 512 * 2**20  # bytes; a function is not asked for a length at which it would take more than this besides
 
 
 @dataclass(slots=True)
@@ -30,7 +33,8 @@ def climb(asker: Asker, structure: Structure, near: NDArray[np.int64], beyond: i
     """Ask for growing positions, level by level, until something stops it; small ones come first.
 
     A function whose table follows the longest position seen (dynamic NTK, LongRoPE, a cache that grows) is so asked
-    for its short table before its long one.
+    for its short table before its long one. One whose tables would not fit in memory is not asked for longer ones, here
+    or later: the box's max_position is lowered.
     """
     box, kind = asker.box, asker.manner.kind
     vectors = np.zeros((3, box.head_dim))
@@ -43,11 +47,11 @@ def climb(asker: Asker, structure: Structure, near: NDArray[np.int64], beyond: i
     count, start = len(wanted), near[:2] if not beyond else np.append(near[:2], beyond)
     best = Climb(near[:2], _axes_images(asker, vectors, start)[:, :, :2])
     levels = sorted({level for level in LEVELS if beyond <= level < wanted[-1]} | {int(wanted[-1])})
-    k = 0
+    k, rise = 0, 0
     while k < len(levels):
         places = wanted[wanted <= levels[k]]
         padded = places if kind == "first" else np.concatenate([places, np.repeat(places[-1:], count - len(places))])
-        began = time.perf_counter()
+        began, peak, before = time.perf_counter(), peak_memory(), rise
         try:
             images = _axes_images(asker, vectors, padded)[:, :, : len(places)]
         except BoxFailure as failure:
@@ -67,8 +71,17 @@ def climb(asker: Asker, structure: Structure, near: NDArray[np.int64], beyond: i
             continue
         best = Climb(places, images, best.limit, best.length_change)
         k += 1
+        rise = peak_memory() - peak
         if time.perf_counter() - began > SLOW_CALL:
             best.limit = f"position {places[-1]}: slow, {time.perf_counter() - began:.1f} s a call"
+            if places[-1] >= LONG and rise * box.max_position > ROOM * places[-1]:
+                box.max_position = int(places[-1])  # others ask further than a slow climb
+            break
+        # a table as long as the sequence takes more at each level; what a library loads at first or compiles does not
+        grows = places[-1] >= LONG and rise > 2 * before
+        if k < len(levels) and grows and rise * levels[k] > ROOM * levels[k - 1]:
+            best.limit = f"position {places[-1]}: large, it takes {rise >> 20} MiB more there than before"
+            box.max_position = int(places[-1])
             break
     return best
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..axes import Axes, Ladders, Sections, Single, Strided
 from ..errors import RopewalkError
+from ..fitting.numbers import Target
 from ..rope import Rope
-from ._fitting import Target
 from ._fitting_measured import Measured
 
 HYBRID_REPEAT = "hybrid_repeat"  # half pairs over a table whose entries are doubled in place: no Rope, a known fault

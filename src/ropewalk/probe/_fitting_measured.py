@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..fitting.numbers import Array
 from ..pairs import Pairs
-from ._fitting import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

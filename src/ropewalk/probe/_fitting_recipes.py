@@ -7,10 +7,10 @@ from itertools import islice, permutations
 
 import numpy as np
 
+from ..fitting.numbers import Array, digits_of, roundest, solve
 from ..inspection import number_words
 from ..rope import Rope
 from ..scaling import Dynamic, Linear
-from ._fitting import Array, digits_of, roundest, solve
 from ._fitting_geometry import Geometry, geometries
 from ._fitting_measured import Measured
 from ._fitting_rules import Rule

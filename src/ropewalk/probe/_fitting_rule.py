@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..fitting.numbers import Array
 from ..scaling import Scaling
-from ._fitting import Array
 
 Function = Callable[[Array, float, float, NDArray[np.int64], int], Array]
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..fitting.numbers import Array
 from ..inspection import number_words
 from ..rope import Rope
 from ..scaling import Default, Dynamic, Linear, LongRope, Ntk, Proportional, Scaling
-from ._fitting import Array
 from ._fitting_rule import Function, Rule
 from ._fitting_rules_banded import llama3_rules, yarn_rules
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..axes import Ladders, Sections
+from ..fitting.bands import partial_share
+from ..fitting.numbers import Array
 from ..inspection import number_words
 from ..rope import Rope
 from ..scaling import Proportional
-from ._fitting import Array
-from ._fitting_bands import partial_share
 from ._fitting_geometry import HYBRID_REPEAT, Geometry
 from ._fitting_measured import Measured
 

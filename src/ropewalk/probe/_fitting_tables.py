@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..fitting.bands import partial_share
+from ..fitting.numbers import Array, Target
+from ..fitting.scalings import slopes
 from ..inspection import number_words
 from ..pairs import Pairs
 from ..rope import Rope
 from ..scaling import Default, Linear, Proportional, Scaling
-from ._fitting import Array, Target
-from ._fitting_bands import partial_share
 from ._fitting_geometry import Geometry
 from ._fitting_rules import Rule, rules
-from ._fitting_scaling import slopes
 from ._fitting_shapes import Deviation, Shape, silent_axes
 
 

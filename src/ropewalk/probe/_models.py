@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from ..errors import RopewalkError
+from ._errors import first_line
 
 _ROTARY = re.compile(r"(Rotary|Rope|RoPE)\w*Embedding$")
 # transformers' tables of models, the plainest first: any model of a configuration has its rotary modules
@@ -93,17 +94,21 @@ def rotary_modules(config: Any) -> list[Found]:
     return found
 
 
-def _built(config: Any) -> nn.Module:
-    """Build the model of a configuration on the meta device."""
-    library = _library()
-    auto = import_module("transformers.models.auto.modeling_auto")
+def classes_of(config: Any, mappings: Iterable[str] = _MAPPINGS) -> tuple[Any, ...]:
+    """Give the model classes that a configuration names, then those that transformers' mappings have for it."""
+    library, auto = _library(), import_module("transformers.models.auto.modeling_auto")
     classes = [getattr(library, name, None) for name in getattr(config, "architectures", None) or ()]
-    for name in _MAPPINGS:
+    for name in mappings:
         mapping = getattr(auto, name, {})
         known = mapping[type(config)] if type(config) in mapping else None
         classes += list(known) if isinstance(known, tuple | list) else [known]
+    return tuple(dict.fromkeys(one for one in classes if one is not None))
+
+
+def _built(config: Any) -> nn.Module:
+    """Build the model of a configuration on the meta device."""
     reason = "no class takes it"
-    for cls in dict.fromkeys(one for one in classes if one is not None):
+    for cls in classes_of(config):
         try:
             with torch.device("meta"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -120,10 +125,6 @@ def _library() -> Any:
         raise RopewalkError("this target needs transformers and torch: pip install transformers torch") from error
     library.logging.set_verbosity_error()
     return library
-
-
-def first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
 def _distinct(model: nn.Module) -> Iterator[Found]:

@@ -5,15 +5,15 @@ import math
 import numpy as np
 
 from .._checks import fields_to_dict
+from ..fitting.numbers import digits_of, roundest
+from ..fitting.scalings import fits
 from ..inspection import number_words
 from ..pairs import Pairs
 from ..rope import Rope
 from ..scaling import Default, Yarn
 from ._explanation import MAGNITUDE, Explanation
-from ._fitting import digits_of, roundest
 from ._fitting_geometry import HYBRID_REPEAT, Geometry, geometries
 from ._fitting_measured import Measured
-from ._fitting_scaling import fits
 from ._fitting_tables import ordered
 
 

@@ -19,7 +19,8 @@ from ..models.model import Model
 from ..models.targets import read
 from ..rope import Rope
 from ..turning import naive
-from ._models import Found, first_line, rotary_modules
+from ._errors import first_line
+from ._models import Found, rotary_modules
 from ._places import placed, turning_attention
 from ._transformers import Rotated
 
@@ -126,13 +127,13 @@ def _applies(file: Any) -> Iterator[Callable[..., Any]]:
         if _APPLY.match(name) and inspect.isfunction(one):
             yield one
             if sorts is not None:
-                yield _sortedfirst_line(one, sorts)
+                yield _sorted_first(one, sorts)
         elif inspect.isclass(one) and hasattr(one, "_apply_rotary_embedding"):  # the conformers
             yield _of_hidden_states(one)
             return
 
 
-def _sortedfirst_line(apply: Any, sorts: Any) -> Callable[..., Any]:
+def _sorted_first(apply: Any, sorts: Any) -> Callable[..., Any]:
     def deinterleaved(q: Any, k: Any, cos: Any, sin: Any) -> Any:
         return apply(sorts(q), sorts(k), cos, sin)
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._checks import choice, real, whole
 from ..errors import RopewalkError
 from ._answers import BoxFailure, Failure, differing, expect_finite, expect_like, where_of
+from ._errors import first_line
 from ._layouts import positions_of, widened
 from ._libraries import LIBRARIES, RESOLUTIONS, NumpyLibrary, libraries_for, module_of
 from ._worker import Meter
@@ -295,8 +296,7 @@ class Box:
         except BaseException as error:
             if isinstance(error, RopewalkError) and error.__cause__ is not None:
                 raise
-            words = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200] if str(error).strip() else ''}"
-            raise BoxFailure(Failure(kind="raised", message=words.rstrip(": "), where=where_of(x, ids))) from error
+            raise BoxFailure(Failure(kind="raised", message=first_line(error), where=where_of(x, ids))) from error
         finally:
             self._meter.seconds += time.perf_counter() - began
 

@@ -158,6 +158,7 @@ class _Check:
             conditions=self.conditions,
             evidence=self.evidence,
             residual=0.0 if found is None else found.residual,
+            limit="" if found is None else found.limit,
             calls=self.box.calls,
             seconds=self.box.seconds,
         )

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import fields_to_dict
+from ..fitting.bands import restated
+from ..fitting.numbers import roundest
 from ..inspection import number_words
 from ..pairs import Pairs
 from ..rope import Rope
 from ..scaling._frequencies import magnitude
 from ._explanation import MAGNITUDE, Explanation
-from ._fitting import roundest
-from ._fitting_bands import restated
 from ._fitting_geometry import HYBRID_REPEAT, geometries
 from ._fitting_measured import Measured
 from ._fitting_recipes import Match, declared, with_magnitude

@@ -29,6 +29,7 @@ class Report:
         conditions: the same of a torch module under autocast, cast to half precision …, by name.
         evidence: of the position battery.
         residual: the largest deviation of the function from its pairs, over the largest number given.
+        limit: what stopped the search for larger positions, in words; "" where nothing did.
         calls: how often the function was called.
         seconds: spent in the function.
     """
@@ -44,6 +45,7 @@ class Report:
     conditions: dict[str, Any] = field(default_factory=dict)
     evidence: tuple[Any, ...] = ()
     residual: float = 0.0
+    limit: str = ""
     calls: int = 0
     seconds: float = 0.0
 
@@ -72,13 +74,14 @@ class Report:
             "conditions": {name: _plain(one) for name, one in self.conditions.items()},
             "evidence": [_plain(one) for one in self.evidence],
             "residual": self.residual,
+            "limit": self.limit,
             "calls": self.calls,
             "seconds": round(self.seconds, 3),
         }
 
     def counts(self) -> dict[str, int]:
         """Give how many findings of each severity there are."""
-        return {one: sum(finding.severity == one for finding in self.findings) for one in SEVERITIES}
+        return counts_of(self.findings)
 
     def summary(self) -> str:
         """Say in one line what the function is.
@@ -87,20 +90,12 @@ class Report:
         'no fault found: turns nothing'
         """
         what = {"identity": "turns nothing", "": "nothing could be measured"}.get(self.kind, self.recipe or self.kind)
-        counts = [f"{n} {name}{'s' * (n != 1)}" for name, n in self.counts().items() if n and name != "note"]
-        return f"{', '.join(counts) or 'no fault found'}: {what}"
+        return f"{faults_words(self.findings)}: {what}"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td><b style='color:{_COLORS[one.severity]}'>{one.severity}</b></td><td>{one.code} "
-            f"<code>{escape(one.name)}</code></td><td>{escape(one.seen)}<br><small>right: {escape(one.right)}</small>"
-            f"</td><td>{escape(one.message)}</td></tr>"
-            for one in self.findings
-        )
-        head = "<tr><th>severity</th><th>finding</th><th>seen</th><th>what it means</th></tr>" if rows else ""
         foot = f"{self.calls} calls, {self.seconds:.2f} s"
         return (
-            f"<div><p><b>{escape(self.summary())}</b></p><table>{head}{rows}</table>{self._html_pairs()}"
+            f"<div><p><b>{escape(self.summary())}</b></p>{findings_table(self.findings)}{self._html_pairs()}"
             f"<p><small>{foot}</small></p></div>"
         )
 
@@ -117,6 +112,29 @@ class Report:
             f"<details><summary>{len(pairs)} pairs, cos and sin times {pairs.cos_sin_factor:.7g}</summary><table>"
             f"<tr><th>pair</th><th>channels</th><th>axis</th><th>radians a position</th></tr>{rows}</table></details>"
         )
+
+
+def counts_of(findings: tuple[Finding, ...]) -> dict[str, int]:
+    """Give how many findings of each severity there are."""
+    return {one: sum(finding.severity == one for finding in findings) for one in SEVERITIES}
+
+
+def faults_words(findings: tuple[Finding, ...]) -> str:
+    """Say how many errors and warnings there are; notes are no faults."""
+    counts = [f"{n} {name}{'s' * (n != 1)}" for name, n in counts_of(findings).items() if n and name != "note"]
+    return ", ".join(counts) or "no fault found"
+
+
+def findings_table(findings: tuple[Finding, ...], *, places: bool = False) -> str:
+    """Write findings as a table of HTML, with where they are where that differs."""
+    rows = "".join(
+        f"<tr><td><b style='color:{_COLORS[one.severity]}'>{one.severity}</b></td><td>{one.code} "
+        f"<code>{escape(one.name)}</code></td><td>{escape(f'{one.where}: ' if places else '')}{escape(one.seen)}<br>"
+        f"<small>right: {escape(one.right)}</small></td><td>{escape(one.message)}</td></tr>"
+        for one in findings
+    )
+    head = "<tr><th>severity</th><th>finding</th><th>seen</th><th>what it means</th></tr>" if rows else ""
+    return f"<table>{head}{rows}</table>"
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ from .._checks import shown
 from ..errors import RopewalkError
 from ..rope import Rope
 from . import adapt
+from ._errors import first_line
 
 _MODULE = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 _HELP = (
@@ -94,6 +95,25 @@ def resolve(target: str, *, layout: str = "bshd", kv_heads: int | None = None, o
     return Targets(found=(found,), runs=runs)
 
 
+def decoder_of(target: str) -> tuple[Any, str]:
+    """Give the object "package.module:attribute" or "file.py:attribute", made where it is a class, and whose code runs.
+
+    Raises:
+        RopewalkError: where there is no such thing, or it cannot be imported or made.
+    """
+    home, colon, attribute = target.rpartition(":")
+    if not colon or not home or not attribute:
+        raise RopewalkError(f"{shown(target)} is no target. {_HELP}")
+    module, runs = _imported(home)
+    value = _attribute(module, attribute, home)
+    if callable(value) and (inspect.isclass(value) or not hasattr(value, "step")):
+        try:
+            value = value()
+        except Exception as error:
+            raise RopewalkError(f"{target}() raised {first_line(error)}: put an instance into the file.") from error
+    return value, runs
+
+
 def _imported(home: str) -> tuple[Any, str]:
     path = Path(home)
     if home.endswith(".py") or path.is_file():
@@ -109,7 +129,7 @@ def _imported(home: str) -> tuple[Any, str]:
         return importlib.import_module(home), f"the module {home} is imported and its code run"
     except BaseException as error:
         _let_go(error)
-        raise RopewalkError(f"the module {home} cannot be imported: {_first(error)}.") from error
+        raise RopewalkError(f"the module {home} cannot be imported: {first_line(error)}.") from error
 
 
 def _from_path(path: Path) -> Any:
@@ -127,7 +147,7 @@ def _from_path(path: Path) -> Any:
     except BaseException as error:
         sys.modules.pop(name, None)
         _let_go(error)
-        raise RopewalkError(f"{path} cannot be imported: {_first(error)}.") from error
+        raise RopewalkError(f"{path} cannot be imported: {first_line(error)}.") from error
     return module
 
 
@@ -182,7 +202,7 @@ def _made(value: Any, target: str) -> Any:
     try:
         made = value()
     except Exception as error:
-        raise RopewalkError(f"{target}() raised {_first(error)}.") from error
+        raise RopewalkError(f"{target}() raised {first_line(error)}.") from error
     if not callable(made):
         raise RopewalkError(f"{target}() gave {shown(made)}, which cannot be called as fn(x, position_ids).")
     return made
@@ -253,8 +273,3 @@ def _let_go(error: BaseException) -> None:
     """Raise what is not a fault of the imported code: an interrupt."""
     if isinstance(error, KeyboardInterrupt):
         raise error
-
-
-def _first(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0][:200]}" if text else type(error).__name__

@@ -23,6 +23,17 @@ class Frequencies(NamedTuple):
     softmax_factor: float = 1.0
 
 
+class Steady:
+    """What scalings share whose frequencies are the same at every length."""
+
+    __slots__ = ()
+
+    @property
+    def length_dependent(self) -> bool:
+        """False."""
+        return False
+
+
 class Scaling(Protocol):
     """A frozen set of parameters that turns theta and a width into frequencies.
 
@@ -32,7 +43,9 @@ class Scaling(Protocol):
     """
 
     rope_type: ClassVar[str]
-    length_dependent: ClassVar[bool]
+
+    @property
+    def length_dependent(self) -> bool: ...
 
     def frequencies(
         self,

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ._frequencies import Frequencies, ladder
+from ._frequencies import Frequencies, Steady, ladder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Default:
+class Default(Steady):
     """No scaling: w_i = theta^(-2i/R). Source: Su et al. 2021, RoFormer, equation 15.
 
     >>> Default().frequencies(10000.0, 4).inv_freq.tolist()
@@ -15,7 +15,6 @@ class Default:
     """
 
     rope_type: ClassVar[str] = "default"
-    length_dependent: ClassVar[bool] = False
 
     def frequencies(
         self,

@@ -27,10 +27,14 @@ class Dynamic:
     factor: float
 
     rope_type: ClassVar[str] = "dynamic"
-    length_dependent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "factor", real("dynamic: factor", self.factor, above=0))
+
+    @property
+    def length_dependent(self) -> bool:
+        """True: the base grows with the sequence."""
+        return True
 
     def frequencies(
         self,

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .._checks import real
-from ._frequencies import Frequencies, ladder, slowed
+from ._frequencies import Frequencies, Steady, ladder, slowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linear:
+class Linear(Steady):
     """Every frequency divided by the factor: w_i / s.
 
     Source: Chen et al. 2023, Extending Context Window via Positional Interpolation, equation 4: f'(x, m) = f(x, mL/L').
@@ -20,7 +20,6 @@ class Linear:
     factor: float
 
     rope_type: ClassVar[str] = "linear"
-    length_dependent: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "factor", real("linear: factor", self.factor, above=0))

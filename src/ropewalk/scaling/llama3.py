@@ -8,11 +8,11 @@ import numpy as np
 
 from .._checks import real, whole
 from ..errors import RopewalkError
-from ._frequencies import Frequencies, ladder, slowed
+from ._frequencies import Frequencies, Steady, ladder, slowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Llama3:
+class Llama3(Steady):
     """Bands by wavelength: kept below L0/high, divided by s above L0/low, linear in frequency between.
 
     Source: Meta's llama-models, `apply_scaling` of models/llama3/model.py. Equal low and high make a hard step, whose
@@ -35,7 +35,6 @@ class Llama3:
     original_max_position_embeddings: int
 
     rope_type: ClassVar[str] = "llama3"
-    length_dependent: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("factor", "low_freq_factor", "high_freq_factor"):

@@ -40,7 +40,6 @@ class LongRope:
     long_mscale: float | None = None
 
     rope_type: ClassVar[str] = "longrope"
-    length_dependent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("short_factor", "long_factor"):
@@ -54,6 +53,11 @@ class LongRope:
         for name in ("factor", "attention_factor", "short_mscale", "long_mscale"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, real(f"longrope: {name}", getattr(self, name), above=0))
+
+    @property
+    def length_dependent(self) -> bool:
+        """Whether the two lists, or their magnitudes, differ: MiniCPM4 has one list twice, and no switch."""
+        return self.short_factor != self.long_factor or self.short_mscale != self.long_mscale
 
     def frequencies(
         self,

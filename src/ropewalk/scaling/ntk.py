@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .._checks import choice, real
-from ._frequencies import Frequencies, ladder, slowed, stretched_theta
+from ._frequencies import Frequencies, Steady, ladder, slowed, stretched_theta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ntk:
+class Ntk(Steady):
     """A base raised once, at every length. One name stands for three formulas in the field; `method` says which.
 
     - ``"aware"``: theta·s^(R/(R-2)), so that the slowest pair is divided by s exactly. Source: bloc97's NTK-aware
@@ -24,7 +24,6 @@ class Ntk:
     method: str = "aware"
 
     rope_type: ClassVar[str] = "ntk"
-    length_dependent: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "factor", real("ntk: factor", self.factor, above=0))

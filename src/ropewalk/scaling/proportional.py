@@ -7,11 +7,11 @@ import numpy as np
 
 from .._checks import real
 from ..errors import RopewalkError
-from ._frequencies import Frequencies, ladder, slowed
+from ._frequencies import Frequencies, Steady, ladder, slowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proportional:
+class Proportional(Steady):
     """Gemma 4's partial rotation: exponents over the whole head, and pairs from int(p·D // 2) on with frequency 0.
 
     Unlike an ordinary partial RoPE, whose pairs and exponents are those of the rotated width, the width here is the
@@ -29,7 +29,6 @@ class Proportional:
     factor: float = 1.0
 
     rope_type: ClassVar[str] = "proportional"
-    length_dependent: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("partial_rotary_factor", "factor"):

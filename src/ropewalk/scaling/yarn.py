@@ -8,11 +8,11 @@ import numpy as np
 
 from .._checks import real, truth, whole
 from ..errors import RopewalkError
-from ._frequencies import Frequencies, ladder, magnitude, slowed
+from ._frequencies import Frequencies, Steady, ladder, magnitude, slowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Yarn:
+class Yarn(Steady):
     """NTK-by-parts with a magnitude. Source: Peng et al. 2023, YaRN, equations 19 to 23, in transformers' form.
 
     A pair that turns more than beta_fast times within the original length is kept, one that turns less than beta_slow
@@ -44,7 +44,6 @@ class Yarn:
     scale_softmax: bool = False
 
     rope_type: ClassVar[str] = "yarn"
-    length_dependent: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         original = whole("yarn: original_max_position_embeddings", self.original_max_position_embeddings, at_least=1)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from .._checks import truth
 from ..errors import RopewalkError
 from ..rope import Rope
 from ._inputs import Length
@@ -47,6 +48,7 @@ def rotate(
     >>> turned.dtype.name, turned.round(6).tolist()
     ('float32', [[[0.0, 1.0]]])
     """
+    truth("inverse", inverse)
     return _home(x).rotate(x, position_ids, rope, inverse=inverse, length=length, out=out, layout=layout)
 
 
@@ -85,6 +87,7 @@ def rotate_qk(
     >>> q.shape, k.shape
     ((3, 4, 4), (3, 2, 4))
     """
+    truth("inverse", inverse)
     home = _home(q)
     if _home(k) is not home:
         raise RopewalkError(

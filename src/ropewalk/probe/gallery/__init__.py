@@ -7,7 +7,7 @@
 """
 
 from .exhibit import Exhibit, Turn
-from .page import table
+from .page import rewritten, table, verdict
 from .rooms import exhibits
 
-__all__ = ["Exhibit", "Turn", "exhibits", "table"]
+__all__ = ["Exhibit", "Turn", "exhibits", "rewritten", "table", "verdict"]

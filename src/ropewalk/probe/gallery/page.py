@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from ...errors import RopewalkError
+from ..report import Report
 from .exhibit import Exhibit
 from .rooms import exhibits
 
@@ -18,6 +20,37 @@ def table(verdicts: Mapping[str, str] | None = None) -> str:
         cells = (one.id, one.slug or "—", one.title, _parameters(one), told.get(one.id, ""))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def verdict(report: Report) -> str:
+    """Say in one cell what a check found: each finding's severity, name and what was seen, then how exact angles are.
+
+    >>> verdict(Report(findings=()))
+    'no finding'
+    """
+    said = [f"{one.severity} {one.name}: {one.seen}" for one in report.findings] or ["no finding"]
+    grade = report.precision
+    if grade is not None:
+        off = "" if grade.grade == "exact" else f", off by up to {grade.worst:.2g} rad"
+        said.append(f"angles {grade.grade}{off}")
+    return "; ".join(said).replace("\n", " ")
+
+
+def rewritten(page: str, verdicts: Mapping[str, str]) -> str:
+    """Give the page with its table made anew.
+
+    Args:
+        page: the text of docs/gallery.md.
+        verdicts: what a check said, by exhibit id.
+
+    Raises:
+        RopewalkError: for a page without the table.
+    """
+    lines = page.splitlines(keepends=True)
+    rows = [number for number, line in enumerate(lines) if line.startswith("| ")]
+    if not rows or not lines[rows[0]].startswith("| id | fault |"):
+        raise RopewalkError("the page has no table that begins with | id | fault |. Give docs/gallery.md.")
+    return "".join([*lines[: rows[0]], table(verdicts), *lines[rows[-1] + 1 :]])
 
 
 def _parameters(one: Exhibit) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..scaling import Default, Linear, Proportional
-from ._fitting import Array, Target, digits_of, roundest, solve
-from ._fitting_bands import Fit, llama3_fits, partial_share, yarn_fits
+from .bands import Fit, llama3_fits, partial_share, yarn_fits
+from .numbers import Array, Target, digits_of, roundest, solve
 
 
 def fits(

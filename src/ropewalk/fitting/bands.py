@@ -10,7 +10,7 @@ from ..errors import RopewalkError
 from ..rope import Rope
 from ..scaling import Llama3, Scaling, Yarn
 from ..scaling._frequencies import magnitude
-from ._fitting import Array, round_length, roundest
+from .numbers import Array, round_length, roundest
 
 _BETAS = ((32.0, 1.0), (1.0, 1.0), (32.0, 2.0), (64.0, 1.0), (16.0, 1.0), (128.0, 1.0), (8.0, 1.0), (4.0, 1.0))
 

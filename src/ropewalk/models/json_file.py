@@ -1,0 +1,89 @@
+"""JSON configurations from files of unknown origin: bounded, and told by name when they are something else."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .._checks import shown
+from ..errors import RopewalkError
+from ._files import open_regular, read_some
+
+MAX_JSON_BYTES = 4 * 2**20  # with the names of 22,000 classes about 2 MiB; brackets take 40 times their bytes
+_BOMS = {
+    b"\xef\xbb\xbf": "UTF-8 with a byte order mark, which JSON must not have",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+}
+_MAGICS = (
+    (b"GGUF", "a GGUF file"),
+    (b"PK\x03\x04", "a zip archive, as PyTorch's pickled checkpoints are"),
+    (b"\x80\x02", "a Python pickle, which ropewalk never loads"),
+    (b"\x80\x03", "a Python pickle, which ropewalk never loads"),
+    (b"\x80\x04", "a Python pickle, which ropewalk never loads"),
+    (b"\x80\x05", "a Python pickle, which ropewalk never loads"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run `git lfs pull`"),
+    (b"%PDF", "a PDF"),
+)
+
+
+def read_json(path: Path, *, at_most: int = MAX_JSON_BYTES) -> Mapping[str, Any]:
+    """Read the JSON object in a file.
+
+    Args:
+        path: a regular file.
+        at_most: bytes that it may have.
+
+    Raises:
+        RopewalkError: for anything that is no JSON object of that size, with a word about what it seems to be.
+    """
+    with open_regular(path) as stream:
+        raw = read_some(stream, at_most + 1, path)
+        while 0 < len(raw) <= at_most and (more := read_some(stream, at_most + 1 - len(raw), path)):
+            raw += more
+    return parse_json(raw, str(path), at_most=at_most)
+
+
+def parse_json(raw: bytes, what: str, *, at_most: int = MAX_JSON_BYTES) -> Mapping[str, Any]:
+    """Give the JSON object in some bytes, or say why there is none; what names the bytes in errors.
+
+    >>> parse_json(b'{"model_type": "llama"}', "these bytes")
+    {'model_type': 'llama'}
+    """
+    if len(raw) > at_most:
+        raise RopewalkError(
+            f"{what} has more than {at_most // 2**20} MiB, too much for a configuration. Give the model's config.json."
+        )
+    if not raw.strip():
+        raise RopewalkError(f"{what} is empty. Give the model's config.json.")
+    for mark, words in _BOMS.items():
+        if raw.startswith(mark):
+            raise RopewalkError(f"{what} is {words}. Save it as UTF-8 without one.")
+    disguise = next((words for magic, words in _MAGICS if raw.startswith(magic)), None)
+    if disguise is not None:
+        raise RopewalkError(f"{what} is no JSON but {disguise}. Give the model's config.json.")
+    if b"\0" in raw:
+        raise RopewalkError(f"{what} holds NUL bytes, so it is no text. Give the model's config.json.")
+    try:
+        data = json.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise RopewalkError(f"{what} is not text ({error}). Give the model's config.json.") from error
+    except (ValueError, RecursionError) as error:
+        reason = "too deeply nested" if isinstance(error, RecursionError) else f"{error}{_looks(raw)}"
+        raise RopewalkError(f"{what} is not JSON ({reason}). Give the model's config.json.") from error
+    if not isinstance(data, Mapping):
+        raise RopewalkError(f"{what} must hold a JSON object, got {shown(data)}. Give the model's config.json.")
+    return data
+
+
+def _looks(raw: bytes) -> str:
+    """Say what some text that is no JSON looks like, where that is plain."""
+    head = raw[:4096].lstrip().lower()
+    if head.startswith((b"<!doctype", b"<html", b"<?xml")):
+        return "; it looks like an HTML page, perhaps an error page saved under this name"
+    if head.startswith(b"---") or re.match(rb"[a-z_][\w .-]*:\s", head):
+        return "; it looks like YAML"
+    return ""

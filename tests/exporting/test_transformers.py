@@ -1,0 +1,144 @@
+"""transformers' own classes load what is exported to them, in both spellings, and come to the same frequencies."""
+
+import importlib
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ropewalk import export, preset_names, read
+from ropewalk.exporting import Refused
+from ropewalk.scaling import Default, Dynamic, Linear, LongRope, Yarn
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", minversion="5.24", exc_type=ImportError)
+
+from .ropes import ROPES  # noqa: E402
+
+# what no class of transformers can say, with what would be lost
+REFUSED = {
+    "tail": ("rotary_start",),
+    "odd": ("odd",),
+    "tiled": ("pairing",),
+    "ladders": ("axes",),
+    "ntk-vllm": ("scaling",),
+    "ntk-base": ("scaling",),
+}
+V4_REFUSED = {**REFUSED, "proportional": ("scaling",), "proportional-factor": ("scaling",)}
+
+
+def module_of(settings):
+    """The rotary embedding of the class that the settings name, and the configuration of its part."""
+    config = transformers.AutoConfig.for_model(**settings)
+    text = config.get_text_config(decoder=True) if hasattr(config, "text_config") else config
+    code = importlib.import_module(type(text).__module__.replace("configuration_", "modeling_"))
+    part = type(text).__name__.removesuffix("Config")
+    names = [f"{part}RotaryEmbedding", *(name for name in vars(code) if name.endswith("RotaryEmbedding"))]
+    names = [name for name in names if hasattr(code, name) and "Vision" not in name]
+    return getattr(code, names[0])(config=text)
+
+
+def check(module, rope, label=None, length=None):
+    """Compare frequencies and factor with the float64 table; the longest position tells a class the length."""
+    prefix, wanted = f"{label}_" if label else "", rope.pairs(length)
+    factor = getattr(module, f"{prefix}attention_scaling")
+    if rope.length_dependent:
+        cos, _ = module(torch.zeros(1, 1, 8), torch.tensor([[0, (length or 2) - 1]]))
+        factor = cos[0, 0, 0].item()  # position 0: the factor itself
+    found = getattr(module, f"{prefix}inv_freq").double().numpy()
+    if rope.axes.kind == "sections" and rope.axes.arrangement == "alternating":  # Ernie's class deals them itself
+        found = np.sort(found)[::-1]
+    # float32 of transformers: exponent, power and product, a few ulp
+    np.testing.assert_allclose(found, np.abs(wanted.inv_freq), rtol=2e-6, atol=0)
+    assert factor == pytest.approx(wanted.cos_sin_factor, rel=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["transformers", "transformers-v4"])
+@pytest.mark.parametrize("name", ROPES)
+def test_every_rope_that_can_be_said_loads_with_the_same_frequencies(name, engine):
+    rope, refused = ROPES[name], REFUSED if engine == "transformers" else V4_REFUSED
+    if name in refused:
+        with pytest.raises(Refused) as caught:
+            export(rope, engine)
+        assert caught.value.lost == refused[name] and caught.value.engine == engine
+        return
+    settings = json.loads(export(rope, engine))
+    again = read(settings).rope
+    assert again.replace(max_position_embeddings=rope.max_position_embeddings) == rope
+    module = module_of(settings)
+    check(module, rope)
+    if rope.length_dependent:
+        for length in (40000, 100, 9000):
+            check(module, rope, length=length)
+
+
+@pytest.mark.parametrize("engine", ["transformers", "transformers-v4"])
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_that_can_be_said_loads_with_the_same_frequencies(name, engine):
+    model = read(name)
+    try:
+        settings = json.loads(export(name, engine))
+    except Refused:
+        assert name == "chatglm-6b" or (engine == "transformers-v4" and name in ("gemma-4-26b", "mistral-small-4"))
+        return
+    if settings["model_type"] == "gptj":  # its sinusoids are a constant of the code
+        assert transformers.AutoConfig.for_model(**settings).rotary_dim == model.rope.width
+        return
+    module = module_of(settings)
+    labels = [key.removesuffix("_inv_freq") for key in dict(module.named_buffers()) if key.endswith("_inv_freq")]
+    labels = [label for label in labels if not label.endswith("original")]
+    if not labels:
+        check(module, next(layer.rope for layer in model.layers if layer.rope is not None))
+    for label in labels:
+        kinds = {"main": "sliding_attention", "compress": "compressed_sparse_attention"}
+        rope = next(layer.rope for layer in model.layers if layer.kind == kinds.get(label, label))
+        check(module, rope, label)
+
+
+def scaled(model_type, scaling, **changes):
+    """A model of that type with its class's defaults, every rope of it scaled."""
+    model = read({"model_type": model_type})
+    layers = [
+        replace(one, ropes={use: rope.replace(scaling=scaling, **changes) for use, rope in one.ropes.items()})
+        for one in model.layers
+    ]
+    part = next(name for name, found in model.parts.items() if found is model.layers)
+    return replace(model, parts={**model.parts, part: tuple(layers)})
+
+
+MSCALES = LongRope(short_factor=(1.0,) * 64, long_factor=(2.0,) * 64, original_max_position_embeddings=1024)
+
+
+@pytest.mark.parametrize("engine", ["transformers", "transformers-v4"])
+@pytest.mark.parametrize(
+    ("model_type", "scaling"),
+    [
+        ("phi3", Linear(factor=2.0)),
+        ("phi3", Yarn(factor=2.0, original_max_position_embeddings=1024)),
+        ("phi4_multimodal", Dynamic(factor=2.0)),
+        ("phimoe", Linear(factor=2.0)),
+        ("phimoe", MSCALES),
+        ("ernie4_5_vl_moe_text", Linear(factor=2.0)),
+        ("recurrent_gemma", Linear(factor=2.0)),
+        ("clvp_encoder", Linear(factor=2.0)),
+    ],
+)
+def test_scaling_that_a_class_does_not_load_or_read_is_refused(model_type, scaling, engine):
+    with pytest.raises(Refused) as caught:
+        export(scaled(model_type, scaling), engine)
+    assert caught.value.lost == ("scaling",)
+
+
+@pytest.mark.parametrize("model_type", ["apertus", "cwm", "gpt_oss", "ministral3", "openai_privacy_filter"])
+def test_an_old_block_says_that_nothing_is_scaled_where_the_class_scales_by_itself(model_type):
+    part = json.loads(export(scaled(model_type, Default()), "transformers-v4"))
+    assert part["rope_scaling"] == {"rope_type": "default"}
+    config = transformers.AutoConfig.for_model(part.pop("model_type"), **part)
+    assert config.rope_parameters["rope_type"] == "default"
+    assert config.rope_parameters["rope_theta"] == part["rope_theta"]
+
+
+def test_layers_that_the_class_deals_out_itself_are_not_written():
+    assert "layer_types" not in json.loads(export({"model_type": "recurrent_gemma"}, "transformers"))
+    export({"model_type": "lfm3_vl_vision"}, "transformers")
