@@ -95,3 +95,16 @@ def test_what_cannot_run_is_one_line_and_exit_2(arguments, words):
 def test_a_folder_that_is_not_there_is_one_line(tmp_path):
     done = run("llama-2-7b", "--to", "gguf", "--out", tmp_path / "none" / "file")
     assert done.exit_code == 2 and len(done.stderr.splitlines()) <= 3
+
+
+def test_out_names_a_file_and_not_a_directory_or_a_device(tmp_path):
+    for given in (str(tmp_path), "/dev/null", str(tmp_path / "no" / "x.json")):
+        result = run("llama-2-7b", "--to", "python", "--out", given, "--force")
+        assert result.exit_code == 2
+
+
+def test_out_writes_through_a_link(tmp_path):
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to("real.json")
+    run("llama-2-7b", "--to", "python", "--out", str(tmp_path / "link.json"), "--force")
+    assert (tmp_path / "link.json").is_symlink() and "Rope" in (tmp_path / "real.json").read_text()

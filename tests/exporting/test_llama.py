@@ -270,3 +270,11 @@ def test_architectures_are_those_of_the_package():
     names = set(gguf.MODEL_ARCH_NAMES.values())
     for known in (ARCHITECTURES.values(), PERMUTED, FREQS, FACTORS, WHOLE_HEADS):
         assert set(known) <= names
+
+
+def test_a_file_of_mla_reads_back_without_the_width_of_its_whole_heads(tmp_path):
+    path = tmp_path / "mla.gguf"
+    through_a_file(export("deepseek-v3", "gguf"), path)
+    again = read(path)
+    assert len(again.layers) == 61
+    assert again.rope.pairs().softmax_factor == pytest.approx(read("deepseek-v3").rope.pairs().softmax_factor, rel=1e-6)

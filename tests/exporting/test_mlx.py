@@ -21,7 +21,7 @@ REFUSED = {
     "longrope-mscales": ("short_factor", "factor", "short_mscale"),
     "proportional": ("scaling",),
     "proportional-factor": ("scaling",),
-    "partial-interleaved": (),
+    "partial-interleaved": ("model_type",),
     "tail": ("rotary_start",),
     "odd": ("odd",),
     "tiled": ("pairing",),

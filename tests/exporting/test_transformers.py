@@ -2,12 +2,14 @@
 
 import importlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ropewalk import export, preset_names, read
 from ropewalk.exporting import Refused
+from ropewalk.scaling import Default, Dynamic, Linear, LongRope, Yarn
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", minversion="5.24", exc_type=ImportError)
@@ -92,3 +94,51 @@ def test_every_preset_that_can_be_said_loads_with_the_same_frequencies(name, eng
         kinds = {"main": "sliding_attention", "compress": "compressed_sparse_attention"}
         rope = next(layer.rope for layer in model.layers if layer.kind == kinds.get(label, label))
         check(module, rope, label)
+
+
+def scaled(model_type, scaling, **changes):
+    """A model of that type with its class's defaults, every rope of it scaled."""
+    model = read({"model_type": model_type})
+    layers = [
+        replace(one, ropes={use: rope.replace(scaling=scaling, **changes) for use, rope in one.ropes.items()})
+        for one in model.layers
+    ]
+    part = next(name for name, found in model.parts.items() if found is model.layers)
+    return replace(model, parts={**model.parts, part: tuple(layers)})
+
+
+MSCALES = LongRope(short_factor=(1.0,) * 64, long_factor=(2.0,) * 64, original_max_position_embeddings=1024)
+
+
+@pytest.mark.parametrize("engine", ["transformers", "transformers-v4"])
+@pytest.mark.parametrize(
+    ("model_type", "scaling"),
+    [
+        ("phi3", Linear(factor=2.0)),
+        ("phi3", Yarn(factor=2.0, original_max_position_embeddings=1024)),
+        ("phi4_multimodal", Dynamic(factor=2.0)),
+        ("phimoe", Linear(factor=2.0)),
+        ("phimoe", MSCALES),
+        ("ernie4_5_vl_moe_text", Linear(factor=2.0)),
+        ("recurrent_gemma", Linear(factor=2.0)),
+        ("clvp_encoder", Linear(factor=2.0)),
+    ],
+)
+def test_scaling_that_a_class_does_not_load_or_read_is_refused(model_type, scaling, engine):
+    with pytest.raises(Refused) as caught:
+        export(scaled(model_type, scaling), engine)
+    assert caught.value.lost == ("scaling",)
+
+
+@pytest.mark.parametrize("model_type", ["apertus", "cwm", "gpt_oss", "ministral3", "openai_privacy_filter"])
+def test_an_old_block_says_that_nothing_is_scaled_where_the_class_scales_by_itself(model_type):
+    part = json.loads(export(scaled(model_type, Default()), "transformers-v4"))
+    assert part["rope_scaling"] == {"rope_type": "default"}
+    config = transformers.AutoConfig.for_model(part.pop("model_type"), **part)
+    assert config.rope_parameters["rope_type"] == "default"
+    assert config.rope_parameters["rope_theta"] == part["rope_theta"]
+
+
+def test_layers_that_the_class_deals_out_itself_are_not_written():
+    assert "layer_types" not in json.loads(export({"model_type": "recurrent_gemma"}, "transformers"))
+    export({"model_type": "lfm3_vl_vision"}, "transformers")

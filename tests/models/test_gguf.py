@@ -809,3 +809,52 @@ def test_findings_of_files_are_documented():
 def test_a_model_survives_json(file):
     model = read(file("gemma3", attention__sliding_window=512))
     assert ropewalk.Model.from_dict(json.loads(json.dumps(model.to_dict()))) == model
+
+
+def test_a_signalling_nan_among_the_divisors_is_an_error_finding_and_no_warning(tmp_path):
+    path = write(tmp_path / "m.gguf", "llama", tensors={"rope_freqs.weight": [1.0] * 64})
+    raw = path.read_bytes()
+    at = raw.rindex(np.ones(64, dtype="<f4").tobytes())
+    path.write_bytes(raw[:at] + b"\x00\x00\xa0\x7f" + raw[at + 4 :])
+    model = read(path)
+    assert model.ropes == () and any(one.code == "RW110" for one in model.findings)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "original", "stated"), [(1, 1, 4096, False), (1, 1, 5000, True), (1, 1.5, 8192, True)]
+)
+def test_a_step_and_a_ramp_of_one_pair_are_fitted(tmp_path, low, high, original, stated):
+    """The numbers of F205: 25 pairs kept, the others divided, nothing between."""
+    theta, width = (3e5, 96) if high == 1 else (5e5, 128)
+    scaling = Llama3(factor=16, low_freq_factor=low, high_freq_factor=high, original_max_position_embeddings=original)
+    rope = Rope(head_dim=width, rope_theta=theta, pairing="interleaved", scaling=scaling, max_position_embeddings=4096)
+    plain = rope.replace(scaling=Default()).pairs().inv_freq
+    keys = {"rope__scaling__original_context_length": original} if stated else {}
+    path = write(
+        tmp_path / "m.gguf", "llama", embedding_length=8 * width, rope__freq_base=theta,
+        tensors={"rope_freqs.weight": plain / rope.pairs().inv_freq}, **keys,
+    )  # fmt: skip
+    assert read(path).rope == rope
+
+
+@pytest.mark.parametrize("name", ["long", "short"])
+def test_one_list_without_its_twin_is_said(tmp_path, name):
+    model = read(write(tmp_path / "m.gguf", "phi3", tensors={f"rope_factors_{name}.weight": [2.5] * 64}))
+    assert model.rope.scaling == Default()
+    assert any(one.code == "RW171" and f"{name} sequences alone" in one.message for one in model.findings)
+
+
+def test_two_lists_without_the_length_of_the_switch_are_said(tmp_path):
+    tensors = {"rope_factors_long.weight": [2.5] * 64, "rope_factors_short.weight": [1.0] * 64}
+    model = read(write(tmp_path / "m.gguf", "phi3", tensors=tensors))
+    assert model.rope.scaling.original_max_position_embeddings == 4096
+    assert [one.code for one in model.findings if one.code == "RW121"] == ["RW121"]
+    assert model.sources["text.original_max_position_embeddings"] == "phi3.context_length"
+
+
+def test_alpha_raises_hunyuans_base_and_no_others(tmp_path):
+    dense = read(write(tmp_path / "h.gguf", "hunyuan-dense", rope__freq_base=20000.0, rope__scaling__alpha=50.0))
+    assert dense.rope.scaling == Ntk(factor=50.0)
+    other = read(write(tmp_path / "q.gguf", "qwen3", rope__freq_base=20000.0, rope__scaling__alpha=50.0))
+    assert other.rope.scaling == Default()
+    assert [one.code for one in other.findings if one.code == "RW174"] == ["RW174"]

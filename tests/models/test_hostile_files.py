@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ropewalk import Model, RopewalkError, read
+from ropewalk.models._files import read_some
 
 HERE = Path(__file__).resolve()
 BIN = HERE.parents[3] / "shared" / "configs" / "bin"
@@ -200,6 +201,30 @@ def test_links_that_loop(tmp_path):
     assert refused(tmp_path / "a" / "a" / "a")
     (tmp_path / "m.safetensors").symlink_to("m.safetensors")
     assert refused(tmp_path / "m.safetensors")
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no /proc")
+def test_a_regular_file_that_cannot_be_read_is_one_error():
+    assert "cannot be read" in refused("/proc/self/mem")
+    with Path("/proc/self/mem").open("rb", buffering=0) as stream, pytest.raises(RopewalkError, match="cannot be read"):
+        read_some(stream, 8, Path("/proc/self/mem"))
+
+
+def test_a_file_that_has_nothing_yet_is_one_error():
+    class Waiting:
+        def read(self, _):
+            return None  # what a read without blocking gives
+
+    with pytest.raises(RopewalkError, match="waits for data"):
+        read_some(Waiting(), 8, Path("here"))
+
+
+def test_a_hundred_thousand_unused_keys_are_a_hundred_findings():
+    block = {"type": "linear", "factor": 2, **{f"k{n}": n for n in range(100_000)}}
+    model = read({"model_type": "llama", "head_dim": 64, "rope_theta": 1e4, "rope_scaling": block})
+    unused = [one for one in model.findings if one.name == "key-unused"]
+    assert len(unused) == 100 and unused[-1].message.endswith("Any further ones of this kind are left out.")
+    assert model.rope.scaling.factor == 2
 
 
 def test_odd_names_are_refused():

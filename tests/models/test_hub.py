@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from ropewalk import RopewalkError, read
-from ropewalk.models import hub
+from ropewalk.models import _hub_client, hub
 from ropewalk.models.hub import HubId, find_config, hub_id, locate
 
 pytest.importorskip("huggingface_hub")
@@ -364,3 +364,39 @@ def test_other_names_never_ask_the_hub(server, name):
 def test_what_is_no_hub_id_is_refused_by_name():
     with pytest.raises(RopewalkError, match="is no hub id"):
         find_config("a b")
+
+
+def test_loading_huggingface_hub_is_not_held_against_the_server(server, monkeypatch):
+    put(server)
+    monkeypatch.setenv("HF_HUB_DOWNLOAD_TIMEOUT", "0.5")
+    monkeypatch.setattr(_hub_client, "_load", lambda what: time.sleep(0.7))  # a cold disk
+    assert read("org/name").rope.rope_theta == 500000
+
+
+def test_a_redirect_elsewhere_without_a_hubs_words_is_named(server):
+    def elsewhere(handler):
+        handler.send(302, Location="//elsewhere.invalid/config.json", X_Repo_Commit=None, ETag=None)
+        return True
+
+    server.behave = elsewhere
+    assert "redirects config.json of org/name to another host, elsewhere.invalid" in refused()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("hf://datasets/org/config.json", "datasets, which describe no model"),
+        ("hf://spaces/org/name/config.json", "spaces, which describe no model"),
+        ("datasets/org", "there is no file"),
+        ("hf://org", "Write org/name"),
+        ("HF://org/name", "Write org/name"),
+        ("https://huggingface.co/org/name", "Write org/name"),
+        ("org/name\n", "there is no file"),
+        ("org/n\u540d", "there is no file"),
+        ("org/" + "n" * 5000, "there is no file"),
+    ],
+)
+def test_names_that_only_look_like_a_hub_id_are_refused_unasked(server, name, words):
+    said = refused(name)
+    assert words in said and len(said) < 300
+    assert server.asked == []

@@ -130,3 +130,11 @@ def test_bad_values_become_findings():
         model = read({**LLAMA31, **bad})
         assert model.ropes == ()
         assert any(finding.severity == "error" for finding in model.findings), bad
+
+
+def test_a_factor_without_its_switch_is_said():
+    plain = {name: value for name, value in LLAMA31.items() if name != "use_scaled_rope"}
+    model = read({**plain, "rope_scaling_factor": 32})
+    assert model.rope.scaling == Default()
+    assert [one.code for one in model.findings] == ["RW124"]
+    assert not read({**plain, "use_scaled_rope": False, "rope_scaling_factor": 32}).findings

@@ -194,3 +194,30 @@ def test_errors_that_remain_end_with_1(tmp_path):
     path.write_text(json.dumps({**LLAMA, "rope_parameters": {"rope_type": "spiral", "rope_theta": 1}}))
     done = run(path, "--fix")
     assert done.exit_code == 1 and "not touched, there is no single right answer: 1" in done.stderr
+
+
+def test_half_a_character_survives_a_repair(tmp_path):
+    path = tmp_path / "config.json"
+    old = json.dumps({**LLAMA, "s": "\ud800", "rope_parameters": {"rope_type": "default", "rope_theta": "10000"}})
+    path.write_text(old)
+    assert run(path, "--fix", "--write").exit_code == 0
+    assert json.loads(path.read_text())["s"] == "\ud800"
+    assert (tmp_path / "config.json.bak").read_text() == old
+
+
+def test_a_backup_never_goes_through_a_link(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": "10000"}}))
+    (tmp_path / "config.json.bak").symlink_to(tmp_path / "elsewhere")
+    done = run(path, "--fix", "--write")
+    assert done.exit_code == 0 and "is in config.json.bak1 beside it" in done.stderr
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_nesting_that_cannot_be_written_is_one_error(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(
+        '{"model_type": "llama", "head_dim": 8, "rope_theta": "1e4", "x": ' + '{"a":' * 900 + "1" + "}" * 901
+    )
+    done = run(path, "--fix")
+    assert done.exit_code == 2 and "too deeply nested" in done.stderr

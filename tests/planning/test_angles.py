@@ -119,3 +119,8 @@ def test_speeds_near_the_ends_of_float64_stay_json(recwarn):
         json.dumps(plan.to_dict(), allow_nan=False)
     assert extend(fast, 2**53).full_turns == 64
     assert [str(one.message) for one in recwarn if "ropewalk/planning/" in one.filename] == []
+
+
+def test_untouched_pairs_leave_together_and_the_first_is_named_whatever_rounding_says():
+    given = Rope(head_dim=96, rope_theta=5e5, pairing="half", max_position_embeddings=1000)
+    assert extend(given, 3333).method("untouched").leaves_at == (1000, 19)

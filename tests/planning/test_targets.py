@@ -1,5 +1,6 @@
 """Which rope of a target is planned, what is refused, and what the plan says it leaves alone."""
 
+import json
 import math
 
 import pytest
@@ -151,3 +152,15 @@ def test_an_unknown_method_is_refused_with_the_list(method):
 def test_a_single_method_that_cannot_be_planned_is_an_error():
     with pytest.raises(RopewalkError, match=r"longrope cannot be planned for a rope: .*search"):
         extend(rope(), 256, method="longrope")
+
+
+@pytest.mark.parametrize("name", ["glm-5", "deepseek-v4-flash"])
+def test_an_indexer_that_reads_the_same_keys_follows_and_the_settings_are_written(name):
+    plan = extend(name, 4_194_304, method="yarn")
+    assert set(plan.method("yarn").settings) >= {"transformers", "python"}
+    (indexer,) = {
+        layer.ropes["indexer"]
+        for layer in read(json.loads(plan.method("yarn").settings["transformers"])).layers
+        if "indexer" in layer.ropes
+    }
+    assert indexer.scaling == plan.method("yarn").rope.scaling

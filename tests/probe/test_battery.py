@@ -159,14 +159,14 @@ def test_the_same_fault_of_the_keys_alone_is_seen_with_their_number_of_heads():
 
 
 # ---------------------------------------------------------------- state
-def cached(key, build=None):
+def cached(key, *, rows=False):
     tables = {}
 
     def fn(x, ids):
         ids = np.broadcast_to(ids, x.shape[:2])
         name = key(x, ids)
         if name not in tables:
-            tables[name] = ids[:1, :, None, None] * ladder(D)
+            tables[name] = (ids if rows else ids[:1])[:, :, None, None] * ladder(D)
         return turn_by(x, tables[name])
 
     return fn
@@ -174,6 +174,14 @@ def cached(key, build=None):
 
 def test_a_table_kept_by_the_number_of_tokens_is_stale():
     assert "stale-table" in faults(cached(lambda x, ids: x.shape[1]))
+
+
+@pytest.mark.parametrize(
+    "end", [np.ndarray.max, np.ndarray.min, np.ndarray.sum, lambda ids: ids[0, 0], lambda ids: ids[0, -1]]
+)
+def test_a_table_kept_by_the_number_of_tokens_and_one_number_of_the_ids_is_stale(end):
+    found = faults(cached(lambda x, ids: (ids.shape, int(end(ids))), rows=True))
+    assert "stale-table" in found and "ids-ignored" not in found
 
 
 def test_a_table_kept_by_the_number_of_tokens_is_stale_without_any_table_of_pairs():

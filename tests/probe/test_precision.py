@@ -206,6 +206,11 @@ def test_an_fp16_angle_is_seen_at_position_1999():
     assert result.cause == "fp16-angles" and result.worst >= 0.277
 
 
+def test_an_fp16_angle_that_saturates_is_no_bad_sine():
+    result = graded(lambda p, w: np.minimum((p * w).astype(np.float16), np.float16(65504)).astype(float))
+    assert (result.cause, result.grade) == ("fp16-angles", "fatal")
+
+
 def test_rounded_tables_cost_what_the_catalogue_says():
     # F413: at most 1.9e-3 an entry for bf16
     assert graded(ANGLES[None], (96, 3e4), max_position=777, end=BF16).worst < 4e-3

@@ -417,3 +417,32 @@ def test_what_a_library_loads_at_first_is_no_growing_table(monkeypatch):
     box = Box(half, head_dim=D)
     assert recover(box).limit == ""
     assert box.max_position == 1_048_576
+
+
+def test_lengths_lost_far_out_alone_leave_a_rotation_and_lost_near_by_do_not():
+    def failing(limit):
+        def fn(x, ids):
+            angle = angles(ids)
+            return halves(x, np.cos(angle), np.sin(np.where(angle > limit, 1.0005 * angle, angle)))
+
+        return fn
+
+    far, near = seen(failing(48_000)), seen(failing(300))
+    assert far.kind == "rotation" and far.largest < 60_000
+    assert far.pairs.inv_freq == pytest.approx(W, rel=1e-5)
+    assert near.kind == "linear"
+
+
+def test_a_slow_function_with_a_long_table_is_not_asked_beyond_either(monkeypatch):
+    longest = 0
+
+    def fn(x, ids):
+        nonlocal longest
+        longest = max(longest, int(np.max(ids)) + 1)
+        return half(x, ids)
+
+    monkeypatch.setattr("ropewalk.probe._climbing.peak_memory", lambda: 4096 * longest)
+    monkeypatch.setattr("ropewalk.probe._climbing.time.perf_counter", lambda: 2.0 * (longest > 20_000) * longest)
+    box = Box(fn, head_dim=D, heads=3)
+    found = recover(box)
+    assert "slow" in found.limit and box.max_position == 32_768

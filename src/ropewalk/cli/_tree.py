@@ -49,7 +49,10 @@ def inspect_tree(target: str, *, json_lines: bool, strict: bool) -> int:
                 click.echo(json.dumps(line.to_dict(), allow_nan=False) if json_lines else _words(line, root))
             progress.advance(task)
     if not summary.files:
-        raise RopewalkError(f"{target} holds no configuration: {summary.skipped} JSON files, none describes a model.")
+        raise RopewalkError(
+            f"{target} holds no configuration that describes a model, and no GGUF. Give a directory with config.json "
+            "files under it."
+        )
     if json_lines:
         click.echo(json.dumps(summary.to_dict()))
     else:

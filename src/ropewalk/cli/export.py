@@ -36,8 +36,14 @@ def command(target: str, engine: str, part: str | None, layer: int | None, out: 
     from ..models._files import write_beside
     from ._output import clean
 
-    if out is not None and not force and out.exists():
-        raise RopewalkError(f"{out} is there already. Give another name, or --force to replace it.")
+    if out is not None:
+        out = out.resolve()  # a link stays one: what it points to is written
+        if out.exists() and not out.is_file():
+            raise RopewalkError(f"--out names a file, got {out}, which is a directory or a device. Give another name.")
+        if not force and out.exists():
+            raise RopewalkError(f"{out} is there already. Give another name, or --force to replace it.")
+        if not out.parent.is_dir():
+            raise RopewalkError(f"there is no directory {out.parent} to write {out.name} in. Make it, or give another.")
     try:
         found = settings(target, engine, part=part, layer=layer)
     except Refused as error:

@@ -19,6 +19,8 @@ from ._outcome import (
 )
 from .sources import Source
 
+# configurations of transformers that take LongRoPE alone, and call yarn by its name too
+LONGROPE_ONLY = frozenset({"phi3", "phi4_multimodal"})
 TRANSFORMERS_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional", "mrope", "axial")
 
 
@@ -28,6 +30,8 @@ def transformers(source: Source) -> Outcome:
     notes = list(unread(source, "attn_factor", "extrapolation_factor"))
     if spelled not in TRANSFORMERS_TYPES and spelled not in source.aliases:
         return Outcome(refused=f"it has no rope_type {spelled!r}", notes=notes)
+    if source.model_type in LONGROPE_ONLY and not isinstance(scaling, Default | LongRope):
+        return Outcome(refused=f"its {source.model_type} loads no scaling but longrope", notes=notes)
     if isinstance(scaling, Ntk) and not source.reads_alpha:
         factor = source.number("factor")
         if factor is None or rope.max_position_embeddings is None:

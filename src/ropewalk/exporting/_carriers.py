@@ -33,7 +33,8 @@ def carried(subject: Subject) -> Iterator[Subject]:
     rope = subject.single
     if rope is None:
         raise UnwritableError(
-            f"it has {len(subject.ropes)} ropes, and the architecture that deals them to layers is not known here"
+            f"it has {len(subject.ropes)} ropes, and the architecture that deals them to layers is not known here",
+            "ropes",
         )
     found = list(_types(rope))
     for model_type in found:

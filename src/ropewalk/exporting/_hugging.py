@@ -4,8 +4,9 @@ import json
 import shlex
 from typing import Any
 
-from ..axes import Sections
-from ..scaling import Dynamic, Linear, LongRope, Ntk
+from ..axes import Sections, Single
+from ..engines._servers import LONGROPE_ONLY
+from ..scaling import Default, Dynamic, Linear, LongRope, Ntk, Proportional
 from ._carriers import PARTIAL, carried
 from ._proving import engine_named, prove
 from ._settings import Settings
@@ -14,6 +15,8 @@ from ._writing import Config, UnwritableError, config_of
 
 TRANSFORMERS = "5.24.0"
 VLLM = "0.33.0"
+# classes of transformers that refuse scaling, or never read it
+BASE_ALONE = frozenset({"clvp", "clvp_encoder", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text", "recurrent_gemma"})
 
 
 def transformers(subject: Subject) -> Settings:
@@ -77,6 +80,8 @@ def written(subject: Subject, spelling: int, name: str, engine: str) -> tuple[Su
     first: Refused | None = None
     for candidate in candidates(subject, name):
         try:
+            if engine == "transformers":
+                _check_class(candidate, spelling, name)
             config = config_of(candidate, spelling=spelling)
             alike = engine == "transformers"
             return candidate, config, prove(candidate, config, engine_named(engine), name, read_alike=alike)
@@ -86,6 +91,25 @@ def written(subject: Subject, spelling: int, name: str, engine: str) -> tuple[Su
             first = first or error
     assert first is not None
     raise first
+
+
+def _check_class(subject: Subject, spelling: int, name: str) -> None:
+    """Refuse what a class of transformers does not load, or loads and does not read. Found by loading them all."""
+    kind, class_name = subject.model_type, subject.arch.config_class
+    for rope in subject.ropes:
+        scaling = rope.scaling
+        if kind == "mistral4" and isinstance(scaling, Default | Proportional):
+            raise Refused(name, f"{class_name} turns whole heads without yarn", ("rotary_dim",))
+        if isinstance(scaling, Default):
+            continue
+        if kind in LONGROPE_ONLY and not isinstance(scaling, LongRope):
+            raise Refused(name, f"{class_name} loads no scaling but longrope", ("scaling",))
+        mscales = isinstance(scaling, LongRope) and None not in (scaling.short_mscale, scaling.long_mscale)
+        if kind == "phimoe" and not mscales:
+            raise Refused(name, f"{class_name} loads no scaling but longrope with both mscales", ("scaling",))
+        towers = not isinstance(rope.axes, Single | Sections)
+        if towers or kind in BASE_ALONE or (kind == "cohere2_moe" and spelling == 4):
+            raise Refused(name, f"{class_name} reads a base alone", ("scaling",))
 
 
 def candidates(subject: Subject, name: str) -> list[Subject]:

@@ -119,7 +119,9 @@ def _of_flags(words: list[str], width: int) -> Parameters:
 
 def _check_architecture(subject: Subject, rope: Rope, engine: str) -> None:
     if subject.model_type is not None and subject.model_type not in ARCHITECTURES:
-        raise Refused(engine, f"no architecture of it is known here for model_type {subject.model_type}")
+        raise Refused(
+            engine, f"no architecture of it is known here for model_type {subject.model_type}", ("model_type",)
+        )
     if subject.model_type is not None and not isinstance(rope.axes, Single | Sections):
         raise Refused(engine, "it deals no pairs to axes of their own", ("axes",))
 
@@ -176,6 +178,8 @@ def gguf(subject: Subject) -> Settings:
     sliding = by_label.get("sliding_attention")
     arch = _arch_of(subject, main)
     data, tensors = _metadata(arch, main)
+    if subject.part:
+        data[f"{arch}.block_count"] = len(subject.layers)
     if sliding is not None:
         _put_sliding(data, arch, main, sliding)
     scale = next((layer.query_scale for layer in subject.layers if layer.query_scale is not None), None)

@@ -86,7 +86,9 @@ def mlx(subject: Subject) -> Settings:
 def _settings(subject: Subject) -> Settings:
     file = FILES.get(subject.model_type or "")
     if file is None:
-        raise Refused("mlx", f"no model file of mlx-lm {VERSION} for {subject.model_type} was verified")
+        raise Refused(
+            "mlx", f"no model file of mlx-lm {VERSION} for {subject.model_type} was verified", ("model_type",)
+        )
     _check(subject, file)
     config = config_of(subject, spelling=file.spelling)
     _respell(config.get(subject.home, config), subject, file)

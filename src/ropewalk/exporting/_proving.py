@@ -14,6 +14,7 @@ from ..models.model import Layer
 from ..models.targets import read
 from ..pairs import Pairs
 from ..rope import Rope
+from ..scaling import Default
 from ._subject import Refused, Subject
 
 
@@ -40,11 +41,13 @@ def prove(
     try:
         again = read(config)
     except RopewalkError as error:
-        raise Refused(shown_as, f"what was written cannot be read: {error}") from error
+        raise Refused(shown_as, f"what was written cannot be read: {error}", _all_of(subject)) from error
     layers = again.parts.get(subject.part) if subject.part else again.layers[:1]
     failed = [finding for finding in again.findings if finding.severity == "error"]
     if failed:
-        raise Refused(shown_as, f"what was written is read with an error, {failed[0].message.rstrip('.')}")
+        raise Refused(
+            shown_as, f"what was written is read with an error, {failed[0].message.rstrip('.')}", _all_of(subject)
+        )
     if layers is None or len(layers) != len(subject.layers):
         raise Refused(shown_as, "the configuration does not describe the same layers", ("layers",))
     for number, (wanted, found) in enumerate(zip(subject.layers, layers, strict=True)):
@@ -59,11 +62,16 @@ def prove(
         lost = _lost_in_engine(wanted, outcome)
         words = "; ".join(outcome.notes)
         if outcome.refused is not None:
-            raise Refused(shown_as, outcome.refused, ("scaling",) if wanted.scaling.rope_type != "default" else ())
+            raise Refused(shown_as, outcome.refused, _all_of(subject))
         if lost:
             raise Refused(shown_as, words or "its rule reads these keys otherwise", lost)
         notes |= dict.fromkeys(outcome.notes)
     return tuple(notes)
+
+
+def _all_of(subject: Subject) -> tuple[str, ...]:
+    """Name what is lost where nothing comes back."""
+    return ("scaling",) if any(not isinstance(rope.scaling, Default) for rope in subject.ropes) else ("ropes",)
 
 
 def _lost_layer(wanted: Layer, found: Layer) -> tuple[str, ...]:

@@ -13,6 +13,14 @@ from ._subject import Group, Subject
 Config = dict[str, Any]
 # classes whose head_dim is a property, so that a configuration cannot set it
 DERIVED = frozenset(("falcon",))
+# classes with scaling or bases of their own, which stay where an old configuration has no block to replace them
+OWN_BLOCK = frozenset(
+    """
+    ApertusConfig Apertus1p5Config Apertus1p5TextConfig CwmConfig GptOssConfig Ministral3Config MistralLarge4Config
+    MistralLarge4TextConfig OpenAIPrivacyFilterConfig MiMoV2FlashConfig MoonshineStreamingConfig
+    MuseSparkConfig MuseSparkTextConfig
+    """.split()
+)
 
 
 class UnwritableError(Exception):
@@ -44,7 +52,7 @@ def config_of(subject: Subject, *, spelling: int = 5) -> Config:
 def _part_of(subject: Subject, spelling: int) -> Config:
     arch, groups, layers = subject.arch, subject.groups, subject.layers
     if not groups:
-        raise UnwritableError("no layer's attention has a rope")
+        raise UnwritableError("no layer's attention has a rope", "ropes")
     config: Config = {"model_type": subject.model_type}
     many = bool(subject.part)
     if many:
@@ -60,7 +68,9 @@ def _part_of(subject: Subject, spelling: int) -> Config:
     labels = [group.label for group in groups]
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
-        raise UnwritableError(f"layers of type {twice} have different ropes, and a configuration one for a type")
+        raise UnwritableError(
+            f"layers of type {twice} have different ropes, and a configuration one for a type", "ropes"
+        )
     blocks = {group.label: _block(subject, group) for group in groups}
     if spelling == 4:
         _put_old(config, arch, groups, blocks)
@@ -79,6 +89,8 @@ def _key(arch: Architecture, name: str) -> str:
 def _put_kinds(config: Config, subject: Subject) -> None:
     kinds = [layer.kind for layer in subject.layers]
     rule = subject.arch.layers or {}
+    if "keys" in rule and not rule["keys"]:
+        return  # the class's own code deals out the layers
     if rule.get("rule") == "indices" and subject.part:
         first = rule.get("first", 0)
         config[rule["keys"][0]] = [number + first for number, kind in enumerate(kinds) if kind == rule["hit"]]
@@ -191,7 +203,7 @@ def _put_old(
             fraction = block.pop("partial_rotary_factor")
             if config.setdefault("partial_rotary_factor", fraction) != fraction:
                 raise UnwritableError("the old spelling has one partial_rotary_factor", "rotary_dim")
-        if block == {"rope_type": "default"}:
+        if block == {"rope_type": "default"} and arch.config_class not in OWN_BLOCK:
             continue
         if not facts.scaled or config.setdefault("rope_scaling", block) is not block:
             raise UnwritableError(f"the old spelling cannot scale {group.label} by itself", "scaling")

@@ -30,7 +30,22 @@ def open_regular(path: Path) -> BinaryIO:
 def starts_with(path: Path, magic: bytes) -> bool:
     """Whether a regular file starts with these bytes, whatever its name."""
     with open_regular(path) as stream:
-        return stream.read(len(magic)) == magic
+        return read_some(stream, len(magic), path) == magic
+
+
+def read_some(stream: BinaryIO, count: int, path: Path) -> bytes:
+    """Read up to count bytes.
+
+    Raises:
+        RopewalkError: where the system refuses, as it does in the middle of a damaged disk or a file of /proc.
+    """
+    try:
+        data: bytes | None = stream.read(count)
+    except (OSError, ValueError) as error:
+        raise RopewalkError(f"{path} cannot be read: {reason_of(error)}. Check the path and its rights.") from error
+    if data is None:  # nothing there yet: a file of /proc that waits
+        raise RopewalkError(f"{path} cannot be read: it waits for data. Give the model's file.")
+    return data
 
 
 def reason_of(error: Exception) -> str:
@@ -112,11 +127,8 @@ class Window:
     def _fill(self, count: int) -> None:
         if count > min(self.size - self.at, WINDOW):
             raise self.ended(count)
-        try:
-            self._stream.seek(self.at)
-            self._bytes = self._stream.read(WINDOW)
-        except OSError as error:
-            raise RopewalkError(f"{self.path} cannot be read: {reason_of(error)}. Check the file.") from error
+        self._stream.seek(self.at)
+        self._bytes = read_some(self._stream, WINDOW, self.path)
         self._start = self.at
         if len(self._bytes) < count:
             raise self.ended(count)

@@ -26,8 +26,14 @@ def read_gguf_rope(source: Source, label: str | None) -> Rope:
     pairing = PAIRINGS[facts.sections_rope if facts.sections_rope and _has_sections(view) else facts.rope]
     reading.source("pairing", source.described, label)
     scaling: Scaling = read_gguf_scaling(source, label, theta=theta, rotary_dim=rotary_dim, longest=longest)
-    alpha = view.number("rope.scaling.alpha") if facts.reads_alpha else None
-    if alpha:
+    alpha = view.number("rope.scaling.alpha")
+    if alpha and not facts.reads_alpha:
+        reading.find(
+            "gguf-engine", key=view.key("rope.scaling.alpha"), seen=f"{alpha:g}", right="a base raised already",
+            message=f"{ENGINE} reads alpha for Hunyuan's dense and vision models alone, so it raises no base here, and "
+            "so it is described. Write the raised base as rope.freq_base.",
+        )  # fmt: skip
+    elif alpha:
         reading.source("factor", view.key("rope.scaling.alpha"), label)
         scaling = Ntk(factor=source.tidy(alpha))
     try:
@@ -56,14 +62,17 @@ def _widths(source: Source, label: str | None) -> tuple[int, int]:
     view, facts = source.view, source.facts
     reading = view.reading
     inside = label == "sliding_attention"
-    width, origin = _head_dim(view, swa=inside)
     names = ("rope.dimension_count_swa", "rope.dimension_count") if inside else ("rope.dimension_count",)
     name = view.first(names)
-    if name is None:
+    stated = None if name is None else view.whole(name, at_most=MAX_HEAD_DIM)
+    rope_part_alone = facts.scale_softmax and view.first(("attention.key_length", "embedding_length")) is None
+    if name is not None and stated is not None and rope_part_alone:
+        width, origin = stated, view.key(name)
+    else:
+        width, origin = _head_dim(view, swa=inside)
+    if name is None or stated is None:
         rotary_dim, rotary_origin = width, origin
     else:
-        stated = view.whole(name, at_most=MAX_HEAD_DIM)
-        assert stated is not None
         rotary_dim, rotary_origin = stated, view.key(name)
     if not inside and facts.full_share != 1:
         rotary_dim = int(rotary_dim * facts.full_share)

@@ -30,7 +30,15 @@ def read_gguf_scaling(
     lists = {name: source.divisors(f"rope_factors_{name}.weight", rotary_dim) for name in ("short", "long")}
     if all(value is not None for value in lists.values()):
         return _longrope(source, label, kind, lists, original=original, longest=longest)
-    if kind == "longrope":
+    alone = next((name for name, value in lists.items() if value is not None), None)
+    if alone is not None:
+        source.note_lost(
+            f"{KEY}type",
+            f"the tensor rope_factors_{alone} without its twin",
+            f"the file has divisors for {alone} sequences alone: both lists are needed, so it is described unscaled. "
+            "Convert the model again.",
+        )
+    elif kind == "longrope":
         source.note_lost(
             f"{KEY}type",
             "longrope, and no tensors rope_factors_long and rope_factors_short",
@@ -130,7 +138,14 @@ def _longrope(
             message="the file has two lists of divisors, but neither original_context_length nor context_length says "
             "where one gives way to the other. Convert the model again.",
         )
-    reading.source("original_max_position_embeddings", view.key(f"{KEY}original_context_length"), label)
+    key = view.key(f"{KEY}original_context_length")
+    reading.source("original_max_position_embeddings", key if original else view.key("context_length"), label)
+    if original is None:
+        reading.find(
+            "original-length-default", key=key, seen="absent", right=f"{switch}, of context_length",
+            message="the file does not say where the long list takes over; as in llama.cpp that is past "
+            f"context_length, {switch}, so the short one is always used. Compare with the model's config.json.",
+        )  # fmt: skip
     for name in lists:
         reading.source(f"{name}_factor", f"tensor rope_factors_{name}.weight", label)
     short, long = (tuple(values.tolist()) for values in lists.values() if values is not None)

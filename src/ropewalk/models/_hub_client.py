@@ -51,14 +51,15 @@ def fetch(repo: str, revision: str, name: str, folder: Path) -> Path:
     """
     url = f"{endpoint()}/{repo}/resolve/{quote(revision, safe='')}/{quote(name)}"
     what = f"{name} of {repo}"
+    _load(what)
     head = _patient(lambda _: _head(url), what)
+    _same_host(url, head.location, what)
     commit, etag = head.commit_hash, head.etag
     if not (commit and etag and re.fullmatch(r"[\w.-]{1,80}", commit) and re.fullmatch(r"[\w.:-]{1,128}", etag)):
         raise UnreachableError(
             f"{endpoint()} does not answer as a hub: no usable X-Repo-Commit and ETag with {what}. Check HF_ENDPOINT "
             "and the proxy."
         )
-    _same_host(url, head.location, what)
     if head.size is not None and head.size > MAX_JSON_BYTES:
         raise RopewalkError(
             f"{what} has {head.size} bytes on the hub, a configuration at most {MAX_JSON_BYTES}. Give the path of the "
@@ -87,6 +88,15 @@ def list_files(repo: str, revision: str) -> list[str]:
 def endpoint() -> str:
     """Give the address of the hub."""
     return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+
+def _load(what: str) -> None:
+    """Load huggingface_hub before any clock runs: on a cold disk that alone takes longer than a hub may be silent."""
+    try:
+        from huggingface_hub import get_hf_file_metadata  # noqa: F401
+        from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status  # noqa: F401
+    except ImportError as error:
+        raise _translated(error, what) from error
 
 
 def _silence() -> float:

@@ -1,11 +1,14 @@
 """Reading a configuration key by key, remembering where each value came from and what was odd about it."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._checks import MAX_POSITION, shown
 from ..findings import Finding
+
+ALIKE = 100  # findings of one kind about one part; a list of 100,000 unused keys helps nobody
 
 
 class UnreadableError(Exception):
@@ -25,9 +28,15 @@ class Reading:
         self.part = part
         self.findings: dict[Finding, None] = {}
         self.sources: dict[str, str] = {}
+        self._alike: Counter[str] = Counter()
 
     def find(self, name: str, *, key: str, seen: object, right: str, message: str) -> None:
-        """Record a finding about a key of this part."""
+        """Record a finding about a key of this part; those of one kind are ALIKE at most."""
+        self._alike[name] += 1
+        if self._alike[name] > ALIKE:
+            return
+        if self._alike[name] == ALIKE:
+            message += " Any further ones of this kind are left out."
         seen_words = seen if isinstance(seen, str) else shown(seen)
         finding = Finding.of(name, where=f"{self.part}: {key}", seen=seen_words, right=right, message=message)
         self.findings[finding] = None

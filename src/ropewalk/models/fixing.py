@@ -54,6 +54,8 @@ def fix(config: Mapping[str, Any], *, target: str = "") -> Fixed:
     fixed: Mapping[str, Any] = config
     done: list[str] = []
     for finding in model.findings:
+        if finding.name not in _REPAIRS:
+            continue
         tried: dict[str, Any] = copy.deepcopy(dict(fixed))
         words = _tried(tried, finding, model)
         if words is None:

@@ -98,9 +98,17 @@ def _from_ramp(
     """Read the line t = (L0·w/2π - low)/(high - low) off the pairs between kept and divided."""
     kept = (1 / divisors - 1 / factor) / (1 - 1 / factor)
     ramp = np.flatnonzero((kept > 1e-4) & (kept < 1 - 1e-4))
-    if len(ramp) < 2:
-        return []
     turns = plain[ramp] / (2 * math.pi)
+    if len(ramp) == 0:  # a step, as Llama 4's: any L0 between the wavelengths beside it
+        edge = int(np.count_nonzero(kept > 0.5))
+        shortest, longest = (2 * math.pi / plain[place] for place in (edge - 1, edge))
+        lengths = [2**power for power in range(6, 31) if shortest < 2**power < longest]
+        return [(1.0, 1.0, length) for length in ([original] if original else lengths)]
+    if len(ramp) == 1:  # one pair tells high, where the file tells L0
+        if original is None:
+            return []
+        high = 1 + (original * turns[0] - 1) / kept[ramp[0]]
+        return [(1.0, float(f"{high:.3g}"), original), (1.0, float(high), original)]
     slope, offset = np.polyfit(turns, kept[ramp], 1, w=1 / np.maximum(kept[ramp], 1e-3))
     if not (slope > 0 > offset):
         return []

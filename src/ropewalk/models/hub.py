@@ -8,16 +8,21 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from .._checks import shown
 from ..errors import RopewalkError
 from ._hub_client import AbsentError, UnreachableError, fetch, installed, list_files
 
 # where a repository keeps the configuration of its model, in the order in which they are asked for
 PLACES = ("config.json", "params.json", "transformer/config.json", "original/params.json", "lit_config.json")
-_PLAIN = re.compile(r"^(?P<repo>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95})(?:@(?P<revision>[\w./-]{1,200}))?$")
+_PLAIN = re.compile(
+    r"^(?P<repo>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95})(?:@(?P<revision>[\w./-]{1,200}))?\Z", re.ASCII
+)
 _LONG = re.compile(
     r"^hf://(?:models/)?(?P<repo>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95})"
-    r"(?:@(?P<revision>refs/(?:pr|convert)/[\w.-]+|[\w.%-]{1,200}))?(?:/(?P<path>[\w./-]{1,500}))?$"
+    r"(?:@(?P<revision>refs/(?:pr|convert)/[\w.-]+|[\w.%-]{1,200}))?(?:/(?P<path>[\w./-]{1,500}))?\Z",
+    re.ASCII,
 )
+_NO_MODEL = re.compile(r"^(?:hf://)?(?P<kind>datasets|spaces)/")
 _FILES = (".json", ".gguf", ".safetensors", ".bin", ".onnx", ".pt", ".pth", ".yaml", ".yml", ".toml", ".txt", ".py")
 _COMMIT = re.compile(r"^[0-9a-f]{40}$")
 
@@ -59,11 +64,26 @@ def hub_id(name: str) -> HubId | None:
         match = _LONG.match(name.rstrip("/"))
     else:
         match = None if name.lower().endswith(_FILES) else _PLAIN.match(name)
-    if match is None or ".." in name:
+    if match is None or ".." in name or _NO_MODEL.match(name):
         return None
     parts: Mapping[str, str | None] = match.groupdict()
     revision = (parts["revision"] or "main").replace("%2F", "/").replace("%2f", "/")
     return HubId(str(parts["repo"]), revision, parts.get("path"))
+
+
+def meant_for_hub(name: str) -> str | None:
+    """Say what is wrong with a name that can only mean the hub but is no hub id; None for any other name.
+
+    >>> meant_for_hub("hf://datasets/org/name")
+    "'hf://datasets/org/name' names one of the hub's datasets, which describe no model. Write hf://org/name."
+    """
+    lowered = name.lower()
+    if kind := _NO_MODEL.match(lowered):
+        if lowered.startswith("hf://"):
+            return f"{shown(name)} names one of the hub's {kind['kind']}, which describe no model. Write hf://org/name."
+    elif lowered.startswith(("hf:", "http://", "https://")):
+        return f"{shown(name)} is no hub id. Write org/name, org/name@revision or hf://org/name/path/config.json."
+    return None
 
 
 def find_config(name: str) -> Path:
@@ -90,7 +110,8 @@ def locate(name: str) -> HubFile:
     found = hub_id(name)
     if found is None:
         raise RopewalkError(
-            f"{name} is no hub id. Write org/name, org/name@revision or hf://org/name/path/config.json."
+            meant_for_hub(name)
+            or f"{shown(name)} is no hub id. Write org/name, org/name@revision or hf://org/name/path/config.json."
         )
     if found.path is not None and not found.path.endswith(".json"):
         raise RopewalkError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._checks import shown
 from ..errors import RopewalkError
-from ._files import open_regular, reason_of
+from ._files import open_regular, read_some
 
 MAX_JSON_BYTES = 4 * 2**20  # with the names of 22,000 classes about 2 MiB; brackets take 40 times their bytes
 _BOMS = {
@@ -41,12 +41,9 @@ def read_json(path: Path, *, at_most: int = MAX_JSON_BYTES) -> Mapping[str, Any]
         RopewalkError: for anything that is no JSON object of that size, with a word about what it seems to be.
     """
     with open_regular(path) as stream:
-        try:
-            raw = stream.read(at_most + 1)
-            while 0 < len(raw) <= at_most and (more := stream.read(at_most + 1 - len(raw))):
-                raw += more
-        except OSError as error:
-            raise RopewalkError(f"{path} cannot be read: {reason_of(error)}. Check the path and its rights.") from error
+        raw = read_some(stream, at_most + 1, path)
+        while 0 < len(raw) <= at_most and (more := read_some(stream, at_most + 1 - len(raw), path)):
+            raw += more
     return parse_json(raw, str(path), at_most=at_most)
 
 

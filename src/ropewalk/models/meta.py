@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._reading import View
-from ._words import Part, Words, model_of, read_part
+from ._words import Part, Words, model_of, note_unread, read_part
 from .architectures import Architecture
 from .model import Model
 
@@ -99,7 +99,15 @@ def _vision(data: Mapping[str, Any]) -> Part:
 
 
 def _scaling(view: View, arch: Architecture) -> tuple[Words, Architecture]:
-    if not view.flag("use_scaled_rope"):
+    scaled = view.flag("use_scaled_rope")
+    if not scaled:
+        if scaled is None and view.data.get("rope_scaling_factor") not in (None, 1):
+            note_unread(
+                view,
+                "rope_scaling_factor",
+                "rope_scaling_factor counts only beside use_scaled_rope, which the "
+                "file does not set, so nothing is scaled. Write use_scaled_rope true if the model was scaled.",
+            )
         return Words(), arch
     code = "constant of llama-models' model.py"
     words = Words().take(view.data, {"rope_scaling_factor": "factor", "rope_high_freq_factor": "high_freq_factor"})

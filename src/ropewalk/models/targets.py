@@ -184,7 +184,9 @@ def _read_name(name: str) -> Model:
     if found is not None:
         return _read_object(read_json(found.path), found.words)
     if "/" in name or name.lower().endswith((".json", ".gguf", ".onnx", ".npy", ".npz", *_PICKLES)):
-        raise RopewalkError(f"there is no file {name}. Check the path.")
+        from .hub import meant_for_hub
+
+        raise RopewalkError(meant_for_hub(name) or f"there is no file {shown(name)}. Check the path.")
     nearest = difflib.get_close_matches(name.lower(), presets, n=3, cutoff=0.3)
     listed = f"ropewalk.preset_names() lists the {len(presets)} presets"
     if nearest:

@@ -86,7 +86,8 @@ def leaving(rope: Rope, plain: NDArray[np.float64], trained: int, to: int) -> Le
             first = np.maximum(seen / speed, start)
         position = math.ceil(first.min() * (1 - NOISE)) if first.min() < stop * (1 - NOISE) else stop
         if position < stop:
-            return Leaving(position, int(slow[first.argmin()]))
+            # untouched pairs leave together, and rounding must not say which is the first
+            return Leaving(position, int(slow[(first <= first.min() * (1 + NOISE)).argmax()]))
     return None
 
 

@@ -239,7 +239,7 @@ def planned(chosen: Chosen, rope: Rope) -> Model | Rope:
     """Give the target with the planned rope in place of the one chosen.
 
     A configuration has one max_position_embeddings: other ropes of the part take the new one too, where it changes
-    none of their pairs.
+    none of their pairs. An indexer with the base and scaling of the rope chosen reads the same keys, and follows.
     """
     model = chosen.model
     if model is None:
@@ -255,7 +255,18 @@ def planned(chosen: Chosen, rope: Rope) -> Model | Rope:
                 for use, one in layer.ropes.items()
             }
             if key[1]:
-                ropes["attention"] = rope
+                ropes = {use: _following(one, chosen.rope, rope) for use, one in layer.ropes.items()} | {
+                    "attention": rope
+                }
             swapped[key] = replace(layer, ropes=ropes)
         layers.append(swapped[key])
     return replace(model, parts={**model.parts, chosen.part: tuple(layers)}, findings=())
+
+
+def _following(other: Rope, chosen: Rope, rope: Rope) -> Rope:
+    """Give another rope of a layer with the planned base and scaling, where it had those of the one chosen."""
+    if (other.rope_theta, other.scaling) != (chosen.rope_theta, chosen.scaling):
+        return other
+    return other.replace(
+        rope_theta=rope.rope_theta, scaling=rope.scaling, max_position_embeddings=rope.max_position_embeddings
+    )

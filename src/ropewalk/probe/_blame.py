@@ -176,10 +176,11 @@ def _errors(measured: Measured, exact: Candidate) -> dict[int, float]:
 def _miss(measured: Measured, one: Candidate, tolerance: Floats, share: float) -> float:
     """Give how many tolerances a candidate misses that share of the entries by, at most.
 
-    The rest is for numbers that lie on the edge between two of a 16-bit format, and fall either way.
+    The rest is for numbers that lie on the edge between two of a 16-bit format, and fall either way. Where the
+    candidate overflows, a function may as well saturate.
     """
-    off = _off(measured, one) / tolerance
-    return float(np.quantile(off, share)) if off.size else 0.0
+    off = (_off(measured, one) / tolerance)[np.isfinite(one.cos) & np.isfinite(one.sin)]
+    return float(np.quantile(off, share)) if off.size else 9.0
 
 
 def _off(measured: Measured, one: Candidate) -> Floats:

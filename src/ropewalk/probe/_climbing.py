@@ -71,11 +71,13 @@ def climb(asker: Asker, structure: Structure, near: NDArray[np.int64], beyond: i
             continue
         best = Climb(places, images, best.limit, best.length_change)
         k += 1
+        rise = peak_memory() - peak
         if time.perf_counter() - began > SLOW_CALL:
             best.limit = f"position {places[-1]}: slow, {time.perf_counter() - began:.1f} s a call"
+            if places[-1] >= LONG and rise * box.max_position > ROOM * places[-1]:
+                box.max_position = int(places[-1])  # others ask further than a slow climb
             break
         # a table as long as the sequence takes more at each level; what a library loads at first or compiles does not
-        rise = peak_memory() - peak
         grows = places[-1] >= LONG and rise > 2 * before
         if k < len(levels) and grows and rise * levels[k] > ROOM * levels[k - 1]:
             best.limit = f"position {places[-1]}: large, it takes {rise >> 20} MiB more there than before"

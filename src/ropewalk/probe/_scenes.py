@@ -101,6 +101,8 @@ def _plots(caller: Caller, room: int) -> Iterable[tuple[str, NDArray]]:
     yield "first", shaped(40 + np.arange(TOKENS), 7)
     yield "offset", shaped(3 + np.arange(TOKENS), 19)
     yield "shuffled", shaped([5, 3, 9, 9, 30, 0, 2, 17, 1, 8, 4], 2)
+    # the first, last, least and largest id, and the sum, of "shuffled": a table kept under any of these betrays itself
+    yield "same ends", shaped([5, 1, 7, 30, 6, 9, 0, 8, 11, 7, 4], 2)
     yield "packed", shaped([0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3], 0)
     yield "window", shaped([9, 10, 11, 12], 5)
     yield "one token", shaped([29], 0)

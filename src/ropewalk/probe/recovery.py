@@ -13,6 +13,8 @@ from ._phases import Ladder, offset_of, unwrap, wrapped
 from ._structure import Structure, in_order, structure_of
 from .box import Box, BoxFailure
 
+_FAR = 4096  # lengths lost only beyond it are the failure of a sine and no other map
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
@@ -180,6 +182,9 @@ def _with_pairs(known: Recovered, box: Box, asker: Asker, structure: Structure, 
         seen[:, 1][..., second] + 1j * seen[:, 0][..., second],
     )
     radius = np.abs(np.stack(turns))
+    if kept := _even_until(radius, climb.positions, noise):
+        near = replace(climb, positions=climb.positions[:kept], images=climb.images[:, :, :kept])
+        return _with_pairs(known, box, asker, structure, near)
     as_angles = _tables_as_angles(turns, noise)
     factor = float(np.median(radius)) if not as_angles else 1.0
     rough = np.abs(radius / factor - 1).max()
@@ -229,6 +234,13 @@ def _with_pairs(known: Recovered, box: Box, asker: Asker, structure: Structure, 
         notes=(*notes, *extra),
     )
     return replace(found, residual=_residual(box, found))
+
+
+def _even_until(radius: NDArray[np.float64], positions: NDArray[np.int64], noise: float) -> int:
+    """Give how many positions keep lengths, where far ones alone do not (a sine that fails there); 0 otherwise."""
+    rough = np.abs(radius / np.median(radius[:, :, :8]) - 1).max(axis=(0, 1, 3)) > 0.02 + 64 * noise
+    first = int(rough.argmax()) if rough.any() else 0
+    return first if first and positions[first] > _FAR else 0
 
 
 def _ladders(
