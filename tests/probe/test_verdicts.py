@@ -10,6 +10,7 @@ from ropewalk.findings import CHECK_KINDS, KINDS
 from ropewalk.probe import verdicts
 from ropewalk.probe._causes import CAUSES
 from ropewalk.probe._evidence import Evidence
+from ropewalk.probe._settling import FOLLOWS, settled
 from ropewalk.probe.box import Failure
 from ropewalk.probe.explaining import explain
 from ropewalk.probe.gallery import exhibits
@@ -68,8 +69,8 @@ def test_docs_have_no_section_too_many():
 
 
 def test_what_is_named_elsewhere_is_a_kind():
-    targets = {*verdicts.UNNAMED.values(), *verdicts.BATTERY.values(), *verdicts.FOLLOWS}
-    targets |= {one for followers in verdicts.FOLLOWS.values() for one in followers}
+    targets = {*verdicts.UNNAMED.values(), *verdicts.BATTERY.values(), *FOLLOWS}
+    targets |= {one for followers in FOLLOWS.values() for one in followers}
     assert targets - set(CHECK_KINDS) == set()
 
 
@@ -165,7 +166,7 @@ def test_what_follows_from_another_fault_is_left_out():
         verdicts.verdict(name, seen="a", right="b")
         for name in ("positions-misread", "offset", "ids-ignored", "wrong-theta", "ids-ignored", "dtype")
     ]
-    assert names(verdicts.settled(findings)) == ["wrong-theta", "ids-ignored", "dtype", "offset"]
+    assert names(settled(findings)) == ["wrong-theta", "ids-ignored", "dtype", "offset"]
 
 
 def test_a_function_that_breaks_its_own_pairs_is_a_finding():

@@ -1,6 +1,8 @@
 """What an answer must be: an array like x, of finite numbers; what else comes back is a failure with its words."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,6 +66,19 @@ def expect_finite(numbers: NDArray[np.float64], where: str) -> None:
         count = int(np.size(numbers) - np.isfinite(numbers).sum())
         words = f"{count} of {np.size(numbers)} numbers are NaN or infinite"
         raise BoxFailure(Failure(kind="not-finite", message=words, where=where))
+
+
+def differing(ask: Callable[[], NDArray[np.float64]], times: int, resolution: float) -> tuple[str, float] | None:
+    """Say by how much equal calls differ: ("state", gap) where a counter moves on evenly, ("random", gap) where not."""
+    outs = [ask() for _ in range(times)]
+    scale = max(float(np.abs(outs[0]).max()), 1e-30)
+    gap = max(float(np.abs(outs[0] - out).max()) for out in outs)
+    if gap <= 16 * resolution * scale:
+        return None
+    outs += [ask() for _ in range(3)]
+    steps = np.array([np.sum(one * other) for one, other in pairwise(outs)])
+    even = np.ptp(steps) <= 1e-3 * np.abs(steps).max()
+    return ("state" if even else "random"), gap
 
 
 def where_of(x: NDArray[Any], ids: NDArray[Any]) -> str:

@@ -1,7 +1,7 @@
 """Which rounding makes measured angles what they are: the blame, and how bad it is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..pairs import Pairs
 from ._caller import Floats
-from ._measured import Measured
+from ._measured import Measured, refitted
 from ._rounding import HALVES, Candidate, candidates, on_grid, to_fp32
 
 HONEST = 100_000  # up to here angles in float32 are nobody's fault
@@ -96,24 +96,6 @@ def explained(measured: Measured, table: Pairs, resolution: float, *, last_resor
         cause = "float32-angles"  # within what float32 angles may be off, though no candidate gives its very bits
     words = "angles in float32" if cause == "float32-angles" else options[place].words
     return _graded(errors, cause, words, measured, {"rounded": words})
-
-
-def refitted(measured: Measured, pairs: Pairs) -> Pairs | None:
-    """Give the table whose frequencies explain what was measured, where they are near those of pairs; else None.
-
-    A frequency known from small positions predicts the angle at the next larger one, which refines it.
-    """
-    if pairs.second_inv_freq is not None or not len(measured.positions):
-        return None
-    order = np.argsort(measured.positions)
-    phases = np.angle(measured.cos + 1j * measured.sin)[order]
-    speeds, alive = pairs.inv_freq.copy(), np.ones(len(pairs), dtype=bool)
-    for position, phase in zip(measured.positions[order], phases, strict=True):
-        off = np.angle(np.exp(1j * (phase - speeds * position)))
-        alive &= np.abs(off) < 1.0
-        speeds = np.where(alive, speeds + off / position, speeds)
-    near = np.abs(speeds - pairs.inv_freq) <= 0.1 * np.abs(pairs.inv_freq) + 1e-7
-    return replace(pairs, inv_freq=speeds) if near.all() else None
 
 
 def by_frequencies(measured: Measured, pairs: Pairs, resolution: float) -> Precision | None:

@@ -12,7 +12,8 @@ from ..fitting.numbers import Array
 from ..inspection import number_words
 from ..rope import Rope
 from ..scaling import Proportional
-from ._fitting_geometry import HYBRID_REPEAT, Geometry, Measured
+from ._fitting_geometry import HYBRID_REPEAT, Geometry
+from ._fitting_measured import Measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import RopewalkError
 
 
 def plain(array: Any) -> np.ndarray:
@@ -61,3 +64,22 @@ def rows_of(table: Any, position_ids: Any) -> Any:
     elif isinstance(position_ids, np.ndarray):
         table = np.asarray(table)
     return table[position_ids]
+
+
+def positions_of(values: ArrayLike) -> NDArray[Any]:
+    """Give position ids as int64 or float64.
+
+    Raises:
+        RopewalkError: for other than numbers [S], [B, S] or [A, B, S].
+    """
+    ids = np.asarray(values)
+    if ids.dtype.kind not in "iuf" or ids.ndim not in (1, 2, 3):
+        raise RopewalkError(
+            f"position_ids must be numbers [S], [B, S] or [A, B, S], got {ids.dtype} {list(ids.shape)}."
+        )
+    return ids.astype(np.int64) if ids.dtype.kind in "iu" else ids.astype(np.float64)
+
+
+def widened(ids: NDArray[Any], axes: int, batch: int, tokens: int) -> NDArray[Any]:
+    """Give ids for every row, and for every axis where there are several."""
+    return np.array(np.broadcast_to(ids, (axes, batch, tokens) if axes > 1 else (batch, tokens)))

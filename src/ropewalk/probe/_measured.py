@@ -1,6 +1,6 @@
 """What a function makes of its angles at some positions, near and far: cos and sin of every pair."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,3 +74,21 @@ def _tokens(last: int) -> NDArray[np.int64]:
     inside = np.array([0.8137, 0.617, 0.271]) * last
     ids = np.unique(np.concatenate([backwards, inside.astype(np.int64)]))
     return ids[ids > 0] if (ids > 0).any() else np.array([last])
+
+
+def refitted(measured: Measured, pairs: Pairs) -> Pairs | None:
+    """Give the table whose frequencies explain what was measured, where they are near those of pairs; else None.
+
+    A frequency known from small positions predicts the angle at the next larger one, which refines it.
+    """
+    if pairs.second_inv_freq is not None or not len(measured.positions):
+        return None
+    order = np.argsort(measured.positions)
+    phases = np.angle(measured.cos + 1j * measured.sin)[order]
+    speeds, alive = pairs.inv_freq.copy(), np.ones(len(pairs), dtype=bool)
+    for position, phase in zip(measured.positions[order], phases, strict=True):
+        off = np.angle(np.exp(1j * (phase - speeds * position)))
+        alive &= np.abs(off) < 1.0
+        speeds = np.where(alive, speeds + off / position, speeds)
+    near = np.abs(speeds - pairs.inv_freq) <= 0.1 * np.abs(pairs.inv_freq) + 1e-7
+    return replace(pairs, inv_freq=speeds) if near.all() else None

@@ -3,6 +3,7 @@
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -46,3 +47,12 @@ def _serve(work: "SimpleQueue[Any]") -> None:
         except BaseException as error:
             answers.put((False, error))
         del job, function, answers
+
+
+@dataclass(slots=True)
+class Meter:
+    """What all copies of a box have used together."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    worker: Worker = field(default_factory=Worker)

@@ -1,8 +1,6 @@
 """A box around somebody's function: NumPy float64 in and out, whatever array library, dtype and layout it speaks."""
 
 import time
-from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,21 +8,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._checks import choice, real, whole
 from ..errors import RopewalkError
-from ._answers import BoxFailure, Failure, expect_finite, expect_like, where_of
+from ._answers import BoxFailure, Failure, differing, expect_finite, expect_like, where_of
 from ._errors import first_line
+from ._layouts import positions_of, widened
 from ._libraries import LIBRARIES, RESOLUTIONS, NumpyLibrary, libraries_for, module_of
-from ._worker import Worker
+from ._worker import Meter
 
 LAYOUTS = ("bshd", "bhsd", "thd")
-
-
-@dataclass(slots=True)
-class _Meter:
-    """What all copies of a box have used together."""
-
-    calls: int = 0
-    seconds: float = 0.0
-    worker: Worker = field(default_factory=Worker)
 
 
 class Box:
@@ -67,7 +57,7 @@ class Box:
         timeout: float = 60.0,
         axes: int = 1,
         max_position: int = 1_048_576,
-        _meter: _Meter | None = None,
+        _meter: Meter | None = None,
     ) -> None:
         if not callable(fn):
             raise RopewalkError(f"fn must be callable as fn(x, position_ids), got {type(fn).__name__}.")
@@ -87,7 +77,7 @@ class Box:
         self.device = device if device is not None else _home(self.module)
         self.facts: dict[str, str] = {}
         self._working = self.dtype
-        self._meter = _meter or _Meter()
+        self._meter = _meter or Meter()
         self._library: NumpyLibrary | None = None
         self._forms: tuple[str, ...] = ()
 
@@ -104,13 +94,13 @@ class Box:
         Raises:
             BoxFailure: when fn raises, never returns, or gives another shape, type or device, or NaN.
         """
-        x, ids = np.asarray(x, dtype=np.float64), _positions(position_ids)
+        x, ids = np.asarray(x, dtype=np.float64), positions_of(position_ids)
         if x.ndim != 4 or x.shape[2:] != (self.heads, self.head_dim):
             raise RopewalkError(f"x must be [B, S, {self.heads}, {self.head_dim}], got {list(x.shape)}.")
         library = self._prepare()
         batch, tokens = x.shape[:2]
         if self.axes > 1 or self.layout == "thd":
-            return self._turned(library, x, _widened(ids, self.axes, batch, tokens))
+            return self._turned(library, x, widened(ids, self.axes, batch, tokens))
         if ids.ndim == 1 and "s" not in self._forms:
             ids = np.broadcast_to(ids, (batch, tokens))
         if ids.ndim == 2 and "bs" not in self._forms:
@@ -126,7 +116,7 @@ class Box:
         x = np.random.default_rng(3).integers(-8, 9, size=(self.batch, self._trial_tokens(), self.heads, self.head_dim))
         ids = np.broadcast_to(np.arange(x.shape[1]), (self.batch, x.shape[1]))
         try:
-            self._look_for_state(library, x / 4.0, _widened(ids, self.axes, *x.shape[:2]), times=8)
+            self._look_for_state(library, x / 4.0, widened(ids, self.axes, *x.shape[:2]), times=8)
         except BoxFailure:
             return
 
@@ -146,9 +136,9 @@ class Box:
             return None
         import torch
 
-        x, ids = np.asarray(x, dtype=np.float64), _positions(position_ids)
+        x, ids = np.asarray(x, dtype=np.float64), positions_of(position_ids)
         if self.axes > 1 or self.layout == "thd":
-            ids = _widened(ids, self.axes, *x.shape[:2])
+            ids = widened(ids, self.axes, *x.shape[:2])
         elif ids.ndim == 1 and "s" not in self._forms:
             ids = np.broadcast_to(ids, x.shape[:2])
         elif ids.ndim == 2 and "bs" not in self._forms:
@@ -232,7 +222,7 @@ class Box:
         ids = np.arange(tokens)
         forms: dict[str, NDArray[Any]] = {"bs": np.broadcast_to(ids, (self.batch, tokens)), "s": ids}
         if self.axes > 1 or self.layout == "thd":
-            forms = {"abs": _widened(ids, self.axes, self.batch, tokens)}
+            forms = {"abs": widened(ids, self.axes, self.batch, tokens)}
         taken, first, failure = [], None, None
         for form, positions in forms.items():
             try:
@@ -251,17 +241,10 @@ class Box:
         self._look_for_state(library, x, forms[taken[0]])
 
     def _look_for_state(self, library: NumpyLibrary, x: NDArray[np.float64], ids: NDArray[Any], times: int = 2) -> None:
-        """Record whether equal calls give unequal answers; a counter moves on evenly, chance does not."""
-        outs = [self._turned(library, x, ids) for _ in range(times)]
-        scale = max(float(np.abs(outs[0]).max()), 1e-30)
-        gap = max(float(np.abs(outs[0] - out).max()) for out in outs)
-        if gap <= 16 * self.resolution * scale:
-            return
-        outs += [self._turned(library, x, ids) for _ in range(3)]
-        steps = np.array([np.sum(one * other) for one, other in pairwise(outs)])
-        even = np.ptp(steps) <= 1e-3 * np.abs(steps).max()
-        words = f"two equal calls differ by {gap:.3g}"
-        self.facts["state" if even else "random"] = words
+        fact = differing(lambda: self._turned(library, x, ids), times, self.resolution)
+        if fact is not None:
+            kind, gap = fact
+            self.facts[kind] = f"two equal calls differ by {gap:.3g}"
 
     def _given(self, library: NumpyLibrary, x: NDArray[np.float64], ids: NDArray[Any]) -> tuple[Any, Any]:
         packed = ids
@@ -316,19 +299,6 @@ class Box:
             raise BoxFailure(Failure(kind="raised", message=first_line(error), where=where_of(x, ids))) from error
         finally:
             self._meter.seconds += time.perf_counter() - began
-
-
-def _positions(values: ArrayLike) -> NDArray[Any]:
-    ids = np.asarray(values)
-    if ids.dtype.kind not in "iuf" or ids.ndim not in (1, 2, 3):
-        raise RopewalkError(
-            f"position_ids must be numbers [S], [B, S] or [A, B, S], got {ids.dtype} {list(ids.shape)}."
-        )
-    return ids.astype(np.int64) if ids.dtype.kind in "iu" else ids.astype(np.float64)
-
-
-def _widened(ids: NDArray[Any], axes: int, batch: int, tokens: int) -> NDArray[Any]:
-    return np.array(np.broadcast_to(ids, (axes, batch, tokens) if axes > 1 else (batch, tokens)))
 
 
 def _home(module: Any) -> Any:

@@ -12,6 +12,7 @@ from . import battery
 from ._evidence import Evidence
 from ._lengths import switch_of
 from ._rows import rows_of
+from ._settling import settled
 from .box import Box, BoxFailure
 from .explaining import Explanation, explain
 from .precision import Precision, conditions, grade
@@ -26,7 +27,6 @@ from .verdicts import (
     of_map,
     of_precision,
     of_residual,
-    settled,
     verdict,
 )
 

@@ -9,6 +9,7 @@ from .._checks import choice, whole
 from ..errors import RopewalkError
 from ..findings import Finding
 from ._evidence import Evidence
+from ._settling import settled
 from .box import BoxFailure
 from .decoding_asking import Asker, manner
 from .decoding_calls import ROOMS, Caller, OutOfTime
@@ -17,7 +18,7 @@ from .decoding_questions import stepwise, windows
 from .decoding_report import DecoderReport
 from .decoding_rows import merged, padded, rows_together
 from .decoding_shifts import gaps
-from .verdicts import settled, verdict
+from .verdicts import verdict
 
 __all__ = ["DecoderReport", "check_decoder"]
 

@@ -1,7 +1,6 @@
 """Which RoPE a recovered table is: the best known description, or how it deviates from the declared one."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,62 +8,19 @@ from numpy.typing import NDArray
 
 from .._checks import fields_to_dict
 from ..fitting.bands import restated
-from ..fitting.numbers import digits_of, roundest
-from ..fitting.scalings import fits
+from ..fitting.numbers import roundest
 from ..inspection import number_words
 from ..pairs import Pairs
 from ..rope import Rope
-from ..scaling import Default, Yarn
 from ..scaling._frequencies import magnitude
-from ._fitting_geometry import HYBRID_REPEAT, Geometry, Measured, geometries
-from ._fitting_recipes import Match, declared, ordered, with_magnitude
+from ._explanation import MAGNITUDE, Explanation
+from ._fitting_geometry import HYBRID_REPEAT, geometries
+from ._fitting_measured import Measured
+from ._fitting_recipes import Match, declared, with_magnitude
 from ._fitting_shapes import Deviation, shape_words
+from ._undeclared import describe, first_pairs, undeclared
 
 __all__ = ["Deviation", "Explanation", "explain"]
-
-_MAGNITUDE = 2.5e-3  # relative: a factor on cos and sin whose tables were rounded to bfloat16 is off by up to 2^-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What a table of pairs is.
-
-    Attributes:
-        rope: the best known description; None for a table of its own, or a fault that no description has.
-        residual: the largest relative deviation of a measured frequency from the explanation's; infinity where
-            there is none.
-        recipe: in words, relative to the declared rope where there is one.
-        slug: the name of the first deviation that has one, or None.
-        deviations: from the declared rope, one for each mistake; empty where there is none, or nothing was declared.
-        equivalents: other descriptions of the same table.
-        parameters: the measured numbers by name.
-        open: what the table leaves open, in words.
-        known: whether the table is explained (a rope, or a mistake that is known).
-    """
-
-    rope: Rope | None
-    residual: float
-    recipe: str
-    slug: str | None = None
-    deviations: tuple[Deviation, ...] = ()
-    equivalents: tuple[Rope, ...] = ()
-    parameters: dict[str, Any]
-    open: tuple[str, ...] = ()
-    known: bool = True
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the explanation as plain values for JSON."""
-        return {
-            "rope": None if self.rope is None else self.rope.to_dict(),
-            "residual": self.residual if math.isfinite(self.residual) else None,
-            "recipe": self.recipe,
-            "slug": self.slug,
-            "deviations": [fields_to_dict(deviation) for deviation in self.deviations],
-            "equivalents": [rope.to_dict() for rope in self.equivalents],
-            "parameters": dict(self.parameters),
-            "open": list(self.open),
-            "known": self.known,
-        }
 
 
 def explain(
@@ -98,13 +54,13 @@ def explain(
     if lmax is None and expect is not None:
         lmax = expect.max_position_embeddings
     if expect is None:
-        return _undeclared(measured, pairs, head_dim, lmax)
+        return undeclared(measured, pairs, head_dim, lmax)
     if not (np.abs(measured.angles) > 0).any():
         return _still(pairs, head_dim, expect, length)
     matches = declared(measured, head_dim, expect, length)
     if matches:
         return _relative(matches, measured, pairs, head_dim, expect, length, lmax)
-    alone = _undeclared(measured, pairs, head_dim, lmax, expect)
+    alone = undeclared(measured, pairs, head_dim, lmax, expect)
     return _unmatched(alone, measured, head_dim, expect)
 
 
@@ -137,16 +93,16 @@ def _relative(
     if any(one.slug == "double-rotation" for one in frequencies):
         natural |= {one * one for one in natural}
     g = pairs.cos_sin_factor
-    if all(abs(g - one) > _MAGNITUDE * one for one in natural):
+    if all(abs(g - one) > MAGNITUDE * one for one in natural):
         deviations.append(_magnitude(g, expect, length))
     rope = best.rope
     if rope is not None and deviations:
-        near = [one for one in natural if abs(g - one) <= _MAGNITUDE * one]
+        near = [one for one in natural if abs(g - one) <= MAGNITUDE * one]
         rope = with_magnitude(rope, near[0] if near else roundest(g, 1e-6 * g))
     others: list[Rope] = []
     if deviations:
         others += [one.rope for one in matches[1:] if one.rope is not None and one.cost <= best.cost + 0.01]
-        alone = _undeclared(measured, pairs, head_dim, lmax)
+        alone = undeclared(measured, pairs, head_dim, lmax)
         if alone.rope is not None and not pairs.second_inv_freq is not None:
             others.append(alone.rope)
     equivalents = tuple(dict.fromkeys(one for one in others if one != rope))
@@ -192,10 +148,10 @@ def _magnitude(g: float, expect: Rope, length: int | None) -> Deviation:
         value = getattr(expect.scaling, name, None)
         if value:
             known.append((None, magnitude(scale, value), f"g(s, {name})"))
-    usable = [one for one in known if abs(one[1] - right) > _MAGNITUDE * right]
+    usable = [one for one in known if abs(one[1] - right) > MAGNITUDE * right]
     near = min(usable, key=lambda one: abs(g - one[1]), default=None)
     slug, words = None, "another factor on cos and sin"
-    if near is not None and abs(g - near[1]) <= _MAGNITUDE * near[1]:
+    if near is not None and abs(g - near[1]) <= MAGNITUDE * near[1]:
         slug, _, words = near
     shown, declared_g = float(f"{g:.7g}"), float(f"{right:.10g}")
     return Deviation(
@@ -217,7 +173,7 @@ def _unmatched(alone: Explanation, measured: Measured, head_dim: int, expect: Ro
         right = expect.pairs()
         mine, theirs = np.sort(np.abs(measured.freq)), np.sort(np.abs(right.inv_freq))
         same = mine.shape == theirs.shape and np.allclose(mine, theirs, rtol=1e-5, atol=0)
-        words = f"channels paired in a way of their own: {_first_pairs(measured)}"
+        words = f"channels paired in a way of their own: {first_pairs(measured)}"
         deviations.append(
             Deviation(
                 slug=None,
@@ -262,98 +218,3 @@ def _differences(rope: Rope, expect: Rope) -> str:
         for name, value in mine.items()
         if value != theirs[name] and value is not None and theirs[name] is not None
     )
-
-
-def _first_pairs(measured: Measured) -> str:
-    some = [f"({a}, {b})" for a, b in zip(measured.first[:4].tolist(), measured.second[:4].tolist(), strict=True)]
-    return ", ".join(some) + (" …" if len(measured.first) > 4 else "")
-
-
-def _undeclared(
-    measured: Measured, pairs: Pairs, head_dim: int, lmax: int | None, expect: Rope | None = None
-) -> Explanation:
-    g, hint = pairs.cos_sin_factor, None if expect is None else getattr(expect.scaling, "factor", None)
-    best: tuple[float, Rope, float, tuple[str, ...], Geometry] | None = None
-    for geometry in geometries(measured, head_dim, expect):
-        target = geometry.target
-        if measured.direction is None or not target.turning.any():
-            continue
-        if geometry.pairing == HYBRID_REPEAT:
-            continue
-        for fit in fits(target, head_dim, g, geometry.turning, lmax, hint):
-            rope = geometry.rope(head_dim, fit.rope_theta, scaling=fit.scaling, max_position_embeddings=lmax)
-            if rope is None:
-                continue
-            made = ordered(rope.pairs(), geometry)
-            if not target.agrees(made):
-                continue
-            score = digits_of(fit.rope_theta) + 3 * (geometry.odd == "pass") + _COMPLEXITY[fit.scaling.rope_type]
-            score += digits_of(getattr(fit.scaling, "factor", 1.0)) / 4
-            if best is None or score < best[0]:
-                best = (score, rope, target.residual(made), fit.open, geometry)
-            break
-    if best is None:
-        return _own(measured, pairs, head_dim)
-    _, rope, residual, open_, geometry = best
-    natural = rope.pairs().cos_sin_factor
-    recipe = describe(rope)
-    if abs(g - natural) > _MAGNITUDE * natural:
-        if isinstance(rope.scaling, Default):
-            rope = rope.replace(
-                scaling=Yarn(
-                    factor=1.0, original_max_position_embeddings=lmax or 1, attention_factor=roundest(g, 1e-6 * g)
-                )
-            )
-        recipe += f", cos and sin times {number_words(float(f'{g:.7g}'))}"
-    parameters = {
-        "rope_theta": rope.rope_theta,
-        "pairing": rope.pairing,
-        "rotary_dim": geometry.width,
-        "rotary_start": geometry.start,
-        "direction": geometry.direction,
-        **fields_to_dict(rope.scaling),
-        "rope_type": rope.scaling.rope_type,
-        "cos_sin_factor": g,
-    }
-    return Explanation(rope=rope, residual=residual, recipe=recipe, parameters=parameters, open=open_)
-
-
-_COMPLEXITY = {"default": 0, "linear": 2, "proportional": 2, "llama3": 6, "yarn": 6}
-
-
-def _own(measured: Measured, pairs: Pairs, head_dim: int) -> Explanation:
-    found = next(iter(geometries(measured, head_dim)), None)
-    if not (np.abs(measured.angles) > 0).any():
-        recipe = "nothing turns at any position"
-    elif found is None:
-        recipe = f"a table of its own: channels paired as {_first_pairs(measured)}"
-    elif found.pairing == HYBRID_REPEAT:
-        recipe = "a hybrid: half pairs over a table doubled in place, each channel of a pair by another angle"
-    elif measured.direction is None:
-        recipe = "a table of its own: some pairs turn one way, some the other"
-    else:
-        recipe = f"a table of its own: {found.pairing} pairs with frequencies of no known scaling"
-    parameters = {
-        "inv_freq": pairs.inv_freq.tolist(),
-        "first": pairs.first.tolist(),
-        "second": pairs.second.tolist(),
-        "cos_sin_factor": pairs.cos_sin_factor,
-    }
-    return Explanation(rope=None, residual=math.inf, recipe=recipe, parameters=parameters, known=False)
-
-
-def describe(rope: Rope) -> str:
-    """Say in words which frequencies a rope has.
-
-    >>> describe(Rope(head_dim=8, rope_theta=10000.0, pairing="half"))
-    'theta 10000'
-    """
-    words = f"theta {number_words(rope.rope_theta)}"
-    if isinstance(rope.scaling, Default):
-        return words
-    named = {
-        name: value
-        for name, value in fields_to_dict(rope.scaling).items()
-        if value is not None and not isinstance(value, list) and value is not False
-    }
-    return f"{words}, {rope.scaling.rope_type} " + ", ".join(f"{k} {number_words(v)}" for k, v in named.items())
