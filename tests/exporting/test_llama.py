@@ -278,3 +278,18 @@ def test_a_file_of_mla_reads_back_without_the_width_of_its_whole_heads(tmp_path)
     again = read(path)
     assert len(again.layers) == 61
     assert again.rope.pairs().softmax_factor == pytest.approx(read("deepseek-v3").rope.pairs().softmax_factor, rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "every"), [("gemma-3-1b", 6), ("gemma-3-4b", 6)])
+def test_a_file_with_its_window_reads_as_the_model_layer_by_layer(name, every, tmp_path):
+    document = settings(name, "gguf")
+    assert any("attention.sliding_window" in note for note in document.notes)
+    content = json.loads(document.text)
+    content["metadata"]["gemma3.attention.sliding_window"] = 512
+    path = tmp_path / "m.gguf"
+    through_a_file(json.dumps(content), path)
+    model, again = read(name), read(path)
+    longest = model.layers[0].rope.max_position_embeddings
+    kept = [layer.rope.replace(max_position_embeddings=longest) for layer in again.layers]
+    assert kept == [layer.rope for layer in model.layers]
+    assert [i for i, rope in enumerate(kept) if rope.rope_theta == 1e6][:2] == [every - 1, 2 * every - 1]

@@ -190,6 +190,10 @@ def gguf(subject: Subject) -> Settings:
     document: dict[str, Any] = {"metadata": data, "tensors": tensors}
     _prove(main, lambda length: of_metadata(document, length), "gguf")
     notes = [f"keys and names of the package gguf 0.19.0; read as {VERSION} reads them: source read"]
+    if f"{arch}.rope.freq_base_swa" in data:
+        notes.append(
+            f"a window, {arch}.attention.sliding_window, must stand in the file: without it no layer is a sliding one"
+        )
     neighbours = turns_neighbours(arch)
     if main.pairing == "interleaved" and not neighbours:
         raise Refused("gguf", f"a file of architecture {arch} turns halves", ("pairing",))

@@ -98,14 +98,16 @@ def recover(cos: NDArray[np.floating], sin: NDArray[np.floating]) -> Recovered:
     later = np.geomspace(_FIRST, length - 1, _LATER).round().astype(int) if length > _FIRST else []
     powers = [2**bit for bit in range(length.bit_length()) if 2**bit < length]
     rows = np.unique(np.concatenate([np.arange(min(length, _FIRST)), powers, later]).astype(np.int64))
-    cos, sin = (np.asarray(part[rows], dtype=np.float64) for part in (cos, sin))
+    with np.errstate(all="ignore"):  # signalling NaNs, numbers beyond float64
+        cos, sin = (np.asarray(part[rows], dtype=np.float64) for part in (cos, sin))
     if not (np.isfinite(cos).all() and np.isfinite(sin).all()):
         raise RopewalkError("the tables hold numbers that are not finite, so they are no cos and sin.")
     kind, grain = _grain(cos, sin)
     finest = _SMALLEST_HALF if kind == "float16" else 1e-300
-    size = np.hypot(cos, sin)
-    magnitude = float(np.mean(size))
-    off = np.abs(size - magnitude) > (4 * grain + 1e-6) * magnitude
+    with np.errstate(all="ignore"):
+        size = np.hypot(cos, sin)
+        magnitude = float(np.mean(size))
+        off = ~(np.abs(size - magnitude) <= (4 * grain + 1e-6) * magnitude)
     if not magnitude > 0 or off.any():
         row, column = (int(at) for at in np.argwhere(off)[0]) if off.any() else (0, 0)
         raise RopewalkError(

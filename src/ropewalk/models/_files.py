@@ -4,7 +4,10 @@ import os
 import stat
 import tempfile
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import RopewalkError
 
@@ -46,6 +49,12 @@ def read_some(stream: BinaryIO, count: int, path: Path) -> bytes:
     if data is None:  # nothing there yet: a file of /proc that waits
         raise RopewalkError(f"{path} cannot be read: it waits for data. Give the model's file.")
     return data
+
+
+def as_float64(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Widen numbers of a file; a signalling NaN among them stays NaN, and whoever takes the numbers refuses it."""
+    with np.errstate(invalid="ignore"):
+        return values.astype(np.float64)
 
 
 def reason_of(error: Exception) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .._checks import MAX_HEAD_DIM, MAX_LAYERS
 from ..errors import RopewalkError
-from ._files import Window, open_regular
+from ._files import Window, as_float64, open_regular
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -93,9 +93,8 @@ class GGUFHeader:
                 ]
             )
         if place.kind == 30:
-            return (values.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-        with np.errstate(invalid="ignore"):  # a signalling NaN; whoever takes the numbers refuses it
-            return values.astype(np.float64)
+            values = (values.astype(np.uint32) << 16).view(np.float32)
+        return as_float64(values)
 
 
 def read_header(path: Path) -> GGUFHeader:

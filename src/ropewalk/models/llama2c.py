@@ -8,7 +8,7 @@ import numpy as np
 
 from .._checks import MAX_HEAD_DIM, MAX_LAYERS
 from ..rope import Rope
-from ._files import Window, open_regular
+from ._files import Window, as_float64, open_regular
 from ._reading import Reading
 from .model import Layer, Model
 
@@ -110,7 +110,7 @@ def _second_row(path: Path, header: dict[str, int], pairs: int) -> np.ndarray | 
         window = Window(stream, path)
         for table in range(2):
             window.at = header["tables"] + 4 * pairs * (table * header["seq_len"] + 1)
-            rows.append(np.frombuffer(window.take(4 * pairs), dtype="<f4").astype(np.float64))
+            rows.append(as_float64(np.frombuffer(window.take(4 * pairs), dtype="<f4")))
     if not np.isfinite(rows).all():
         return np.full(pairs, np.nan)
     return np.arctan2(rows[1], rows[0])

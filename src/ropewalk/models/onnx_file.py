@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._checks import MAX_HEAD_DIM, MAX_LAYERS
 from ..errors import RopewalkError
 from ..fitting.rows import Recovered, recover
-from ._files import WINDOW, Window, open_regular
+from ._files import WINDOW, Window, as_float64, open_regular
 from ._reading import Reading
 from .model import Layer, Model
 from .tables import rope_of
@@ -156,7 +156,7 @@ def _leading_rows(path: Path, tensor: Any, length: int, pairs: int) -> NDArray[n
     values = np.frombuffer(raw, dtype=dtype)
     if tensor.data_type == 16:
         values = (values.astype(np.uint32) << 16).view(np.float32)
-    return values.astype(np.float64).reshape(rows, pairs)
+    return as_float64(values).reshape(rows, pairs)
 
 
 def _layer(reading: Reading, path: Path, found: _Table, names: tuple[str, str], *, interleaved: bool) -> Layer:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import RopewalkError
 from ..findings import Finding
-from ._files import WINDOW, Window, open_regular
+from ._files import WINDOW, Window, as_float64, open_regular
 from .model import Model
 
 MAX_HEADER_BYTES = 64 * 2**20
@@ -95,7 +95,7 @@ def _stored(path: Path) -> Iterator[tuple[str, str, np.ndarray]]:
             values = np.frombuffer(bytes(window.take(end - begin)), dtype=_DTYPES[dtype])
             if dtype == "BF16":
                 values = (values.astype(np.uint32) << 16).view(np.float32)
-            yield name, dtype, values.astype(np.float64)
+            yield name, dtype, as_float64(values)
 
 
 def _entries(window: Window, length: int) -> list[tuple[str, tuple[list[int], list[int], str]]]:

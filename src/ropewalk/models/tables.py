@@ -243,7 +243,8 @@ def _both(arrays: list[Array]) -> tuple[NDArray[Any], NDArray[Any]]:
             flat = _flat(values, 2)
             half = flat.shape[1] // 2
             parts = flat[:, :half], flat[:, half:]
-            first = np.asarray(flat[0], dtype=np.float64)
+            with np.errstate(all="ignore"):
+                first = np.asarray(flat[0], dtype=np.float64)
             if flat.shape[1] % 2 or not (first[:half] > 0).all() or (np.abs(first[half:]) > 1e-6).any():
                 raise RopewalkError(
                     f"one array [positions, R] must hold cos, then sin; its first row starts with "
