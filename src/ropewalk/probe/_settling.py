@@ -7,7 +7,6 @@ from ..findings import SEVERITIES, Finding
 # each looks like the next in some calls; what explains a call by an earlier one explains the rest too
 RIVALS = ("stale-table", "ids-ignored", "window-constant")
 
-
 # a fault that makes others look broken: what follows from it is left out
 FOLLOWS = {
     "identity": ("unscaled", "magnitude-missing", "frequencies-differ", "pairs-differ", "gradient-wrong"),
@@ -83,7 +82,8 @@ FOLLOWS = {
 def settled(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Drop repetitions and what only follows from another fault; errors first, in the order of their codes.
 
-    >>> two = [verdict(name, seen="a", right="b") for name in ("frequencies-differ", "bf16-frequencies")]
+    >>> words = {"where": "fn", "seen": "a", "right": "b", "message": "c"}
+    >>> two = [Finding.of(name, **words) for name in ("frequencies-differ", "bf16-frequencies")]
     >>> [one.name for one in settled(two)]
     ['bf16-frequencies']
     """
