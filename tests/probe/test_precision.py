@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ropewalk import Pairs, Rope
+from ropewalk.probe import adapt
 from ropewalk.probe.box import Box
 from ropewalk.probe.precision import conditions, grade
 
@@ -340,6 +341,30 @@ def test_a_module_without_state_keeps_its_precision_everywhere():
 def test_a_module_that_fills_its_buffer_again_survives_the_meta_device():
     found = conditions(Box(_module("rebuilt"), head_dim=96), rope().pairs(), intended=rope().pairs())
     assert {name: one.grade for name, one in found.items() if one.grade != "exact"} == {}
+
+
+@pytest.mark.parametrize("kind", ["buffer", "plain"])
+def test_an_adapted_module_is_cast_as_the_module_itself_is(kind):
+    torch = pytest.importorskip("torch")
+    inner = _module(kind)
+
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.turn = inner
+
+        def forward(self, q, k, position_ids):
+            return self.turn(q, position_ids), self.turn(k, position_ids)
+
+    given = {"intended": rope().pairs()}
+    alone = conditions(Box(inner, head_dim=96), rope().pairs(), **given)
+    adapted = conditions(Box(adapt.module(Both()), head_dim=96), rope().pairs(), **given)
+    assert {name: (one.grade, one.cause) for name, one in adapted.items()} == {
+        name: (one.grade, one.cause) for name, one in alone.items()
+    }
+    assert (adapted["to(bfloat16)"].grade, adapted["meta"].grade) == (
+        ("exact", "exact") if kind == "plain" else ("fatal", "unusable")
+    )
 
 
 def test_frequencies_in_a_buffer_are_cast_and_emptied_and_the_module_itself_is_left_alone():

@@ -1,6 +1,7 @@
 """The conditions under which torch modules lose their frequencies, each on a copy."""
 
 import copy
+import dataclasses
 import functools
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -109,14 +110,23 @@ def rebound(fn: Any, old: Any, new: Any, depth: int = 0) -> Any:
         twin = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, tuple(cells))
         twin.__kwdefaults__ = fn.__kwdefaults__
         return twin
-    if hasattr(fn, "__dict__") and callable(fn) and not isinstance(fn, type):
-        changed = {key: rebound(value, old, new, depth + 1) for key, value in vars(fn).items()}
-        if any(changed[key] is not value for key, value in vars(fn).items()):
-            twin = copy.copy(fn)
-            for key, value in changed.items():
-                object.__setattr__(twin, key, value)
-            return twin
-    return fn
+    names = _names(fn)
+    changed = {name: rebound(getattr(fn, name), old, new, depth + 1) for name in names}
+    if all(changed[name] is getattr(fn, name) for name in names):
+        return fn
+    twin = copy.copy(fn)
+    for name, value in changed.items():
+        object.__setattr__(twin, name, value)
+    return twin
+
+
+def _names(value: Any) -> list[str]:
+    """Give the attributes in which an object may keep a module: a callable's, or a dataclass's, slots or not."""
+    if isinstance(value, type):
+        return []
+    if dataclasses.is_dataclass(value):
+        return [one.name for one in dataclasses.fields(value)]
+    return list(vars(value)) if hasattr(value, "__dict__") and callable(value) else []
 
 
 def _cell(cell: Any, old: Any, new: Any, depth: int) -> Any:
