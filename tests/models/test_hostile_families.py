@@ -1,18 +1,17 @@
 """Broken files of the other families: a Model or a RopewalkError, and quickly, whatever is done to them."""
 
 import copy
-import gc
 import json
 import math
-import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ropewalk import Model, RopewalkError, inspect, read
+from ropewalk import Model, RopewalkError, inspect
 
-LIMIT_S = 0.05  # for one read, as in test_hostile_configs.py
+from ._timing import LIMIT_S, timed_read
+
 META = {"dim": 64, "n_layers": 4, "n_heads": 4, "rope_theta": 5e5, "use_scaled_rope": True}
 VISION = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "rope_theta": 1e4}
 LISTS = {"rope_scaling_short_factor": [1.0] * 8, "rope_scaling_long_factor": [2.0] * 8}
@@ -108,22 +107,6 @@ def mutated(draw, seeds):
         else:
             target[draw(st.sampled_from([1, None, (1, 2), "", "\x00"]))] = copy.deepcopy(draw(NASTY))
     return config
-
-
-def timed_read(config):
-    """Read, and give the result with the shortest time of up to three tries."""
-    best, result = math.inf, None
-    for _ in range(3):
-        started = time.perf_counter()
-        try:
-            result = read(config)
-        except RopewalkError as error:
-            result = error
-        best = min(best, time.perf_counter() - started)
-        if best < LIMIT_S:
-            break
-        gc.collect()
-    return result, best
 
 
 @pytest.mark.parametrize("family", SEEDS)
