@@ -20,8 +20,8 @@ SETTLED = 700  # ms: longer than it takes a run of keys to end
 class Tab:
     """A page, with what went wrong in it and what it asked for; its icon, which browsers keep, is not counted."""
 
-    def __init__(self, page: Any, server: str) -> None:
-        self.page, self.server = page, server
+    def __init__(self, page: Any, server: str, *, scripted: bool = True) -> None:
+        self.page, self.server, self.scripted = page, server, scripted
         self.problems: list[str] = []
         self.requests: list[str] = []
         page.on("console", lambda said: self.problems.append(said.text) if said.type in ("error", "warning") else None)
@@ -33,10 +33,17 @@ class Tab:
         self.requests.clear()
         return self
 
+    def drawn(self) -> None:
+        """Wait until the page has drawn what it was told: it draws in the next frame."""
+        if self.scripted:
+            self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
     def value(self, name: str) -> str:
+        self.drawn()
         return self.page.locator(f'#page [name="{name}"]').input_value()
 
     def reading(self, name: str) -> str:
+        self.drawn()
         return self.page.locator(f'[data-v="{name}"]').first.inner_text()
 
     def query(self) -> str:
@@ -63,11 +70,13 @@ class Tab:
             angle = start + radians * step / steps
             self.page.mouse.move(cx + radius * math.cos(angle), cy - radius * math.sin(angle))
         self.page.mouse.up()
+        self.drawn()
 
     def pick(self, pair: int) -> None:
         """Click a stroke of the spectrum."""
         box = self.page.locator(f'.pick[data-pair="{pair}"] .hit').bounding_box()
         self.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        self.drawn()
 
     def focus(self) -> str:
         return self.page.evaluate("() => document.activeElement.name || document.activeElement.dataset.arrow || ''")
@@ -81,7 +90,7 @@ def open_tab(chromium: Any, server: str) -> Iterator[Callable[..., Tab]]:
     def make(path: str = "/en/", **options: Any) -> Tab:
         context = chromium.new_context(viewport={"width": 1280, "height": 900}, **options)
         contexts.append(context)
-        tabs.append(Tab(context.new_page(), server))
+        tabs.append(Tab(context.new_page(), server, scripted=options.get("java_script_enabled", True)))
         return tabs[-1].open(path)
 
     yield make
@@ -171,6 +180,7 @@ def test_keys_on_arrows_and_on_numbers(open_tab: Callable[..., Tab]) -> None:
         tab.page.keyboard.press(key)
         tab.page.wait_for_function("m => document.querySelector('[name=m]').value === m", arg=expected)
     arrow = tab.page.locator('[data-arrow="query"]')
+    tab.drawn()
     assert arrow.get_attribute("aria-valuenow") == "2"
     assert arrow.get_attribute("aria-valuetext") == "2, 114.59°"
     tab.page.focus("[name=n]")
@@ -236,6 +246,7 @@ def test_a_pair_lights_up_everywhere_by_hover_and_by_focus(open_tab: Callable[..
     tab.page.locator('.pick[data-pair="1"]').focus()
     assert tab.page.locator('.lit[data-pair="1"]').count() == 7
     tab.page.keyboard.press("Enter")
+    tab.drawn()
     assert tab.query() == "pair=1"
     assert tab.page.locator(".chosen").count() == 4
     assert tab.reading("a.freq") == "0.10000000"
