@@ -3,7 +3,7 @@
 import pytest
 
 from ropewalk import read
-from ropewalk.scaling import Default
+from ropewalk.scaling import Default, Llama3
 
 SMALL = {"block_size": 8192, "dim": 2048, "n_layers": 4, "n_heads": 32, "rope_base": 500000.0}
 SCALING = {"factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
@@ -70,3 +70,15 @@ def test_llava_has_the_ordinary_decoder():
     assert (model.rope.pairing, model.rope.head_dim, model.rope.rope_theta) == ("interleaved", 128, 1e4)
     assert "theta-default" in {finding.name for finding in model.findings}
     assert len(model.parts["vision"]) == 24
+
+
+def test_llama3_1_is_torchtunes_decoder_with_its_scaling():
+    """A file that names torchtune's builder: its rope has no key for scaling, and always scales by 8/1/4/8192."""
+    text = {"num_layers": 32, "num_heads": 32, "num_kv_heads": 8, "embed_dim": 4096, "max_seq_len": 8192}
+    model = read({"model_type": "llama3_1", "use_tiktoken": True, "text": {**text, "rope_base": 500000.0}})
+    expected = Llama3(factor=8, low_freq_factor=1, high_freq_factor=4, original_max_position_embeddings=8192)
+    assert (model.rope.pairing, model.rope.head_dim, model.rope.rope_theta) == ("interleaved", 128, 5e5)
+    assert model.rope.scaling == expected and model.rope.max_position_embeddings == 8192
+    assert (list(model.parts), len(model.layers)) == (["text"], 32)
+    assert [finding.name for finding in model.findings] == ["scaling-implied"]
+    assert model.sources["text.rope_theta"] == "text.rope_base"

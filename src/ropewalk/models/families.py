@@ -39,6 +39,7 @@ _FAMILIES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
     # Mistral's own files may say so in a word that is no architecture
     ("Mistral params.json", lambda d: d.get("model_type") == "transformer" and _has(d, "dim", "n_layers", "n_heads")),
     ("torchchat", lambda d: d.get("model_type") in ("flamingo", "llava") and isinstance(d.get("decoder"), Mapping)),
+    ("torchchat", lambda d: d.get("model_type") == "llama3_1" and isinstance(d.get("text"), Mapping)),
     ("huggingface", lambda d: isinstance(d.get("model_type"), str)),
     ("mesh-transformer-jax", lambda d: _has(d, "pe", "d_model", "layers")),
     ("IBM fms", _fms),

@@ -2,8 +2,9 @@
 
 Source: pytorch/torchchat a1a7f370 `torchchat/model.py` (TransformerArgs, precompute_freqs_cis, apply_scaling,
 apply_rotary_emb, which turns adjacent channels). head_dim is always dim // n_heads there. Files with an encoder and a
-decoder: "llava" has the same decoder, "flamingo" is torchtune's Llama 3.2 Vision (pytorch/torchtune bd2a0fc
-`models/llama3_2_vision/_component_builders.py`, `models/llama3_1/_position_embeddings.py`).
+decoder: "llava" has the same decoder, "flamingo" is torchtune's Llama 3.2 Vision, and "llama3_1" with a block "text" is
+torchtune's Llama 3.1 (pytorch/torchtune bd2a0fc `models/llama3_2_vision/_component_builders.py`,
+`models/llama3_1/_component_builders.py`, `models/llama3_1/_position_embeddings.py`).
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ SCALING_WORDS = {
     "high_freq_factor": "high_freq_factor",
     "original_max_position_embeddings": "original_max_position_embeddings",
 }
-FLAMINGO_WORDS = {
+TUNE_WORDS = {
     "embed_dim": "hidden_size",
     "num_layers": "num_hidden_layers",
     "num_heads": "num_attention_heads",
@@ -40,6 +41,7 @@ FLAMINGO_WORDS = {
 ENCODER_WORDS = {"num_layers": "num_hidden_layers", "clip_num_layers": "num_hidden_layers"}
 
 _TOWER = Architecture(config_class="torchtune's CLIP encoder")
+_TUNE = Architecture(config_class="torchtune's llama3_1", pairing="interleaved", theta=500_000.0)
 _FLAMINGO = Architecture(config_class="torchtune's llama3_2_vision_decoder", pairing="interleaved", theta=500_000.0)
 _TEXT = Architecture(
     config_class="torchchat's TransformerArgs",
@@ -64,11 +66,13 @@ def read_torchchat(data: Mapping[str, Any], *, target: str = "") -> Model:
     >>> read_torchchat({"block_size": 2048, "dim": 64, "n_layers": 2, "n_heads": 4, "rope_base": 10000}).rope.width
     16
     """
-    decoder, encoder = data.get("decoder"), data.get("encoder")
+    text, decoder, encoder = (data.get(name) for name in ("text", "decoder", "encoder"))
+    if data.get("model_type") == "llama3_1" and isinstance(text, Mapping):
+        return model_of([read_part("text", Words().take(text, TUNE_WORDS, "text"), _TUNE, _torchtune)], target=target)
     if not isinstance(decoder, Mapping):
         return model_of([read_part("text", Words().take(data, TEXT_WORDS), _TEXT, _scaling)], target=target)
     if data.get("model_type") == "flamingo":
-        words = Words().take(decoder, FLAMINGO_WORDS, "decoder")
+        words = Words().take(decoder, TUNE_WORDS, "decoder")
         parts = [read_part("text", words, _FLAMINGO, _torchtune)]
         parts[0].reading.source("cross_attention", "between these layers, without RoPE")
     else:
@@ -96,9 +100,9 @@ def _torchtune(view: View, arch: Architecture) -> tuple[Words, Architecture]:
     view.reading.find(
         "scaling-implied",
         key="model_type",
-        seen="flamingo, without scaling keys",
+        seen="a model_type of torchtune, without scaling keys",
         right="llama3 scaling 8/1/4/8192",
-        message="no key says so, and torchtune's decoder for Llama 3.2 Vision always scales its frequencies: llama3 "
-        "with factor 8, low_freq_factor 1, high_freq_factor 4 and original length 8192, its defaults, is taken.",
+        message=f"no key says so, and {arch.config_class} always scales its frequencies: llama3 with factor 8, "
+        "low_freq_factor 1, high_freq_factor 4 and original length 8192, its defaults, is taken.",
     )
     return words, arch
