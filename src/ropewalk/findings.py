@@ -63,6 +63,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "layers-unknown": ("RW155", "note"),
     "remote-code": ("RW156", "note"),
     "positions-unknown": ("RW157", "note"),
+    "architecture-by-class": ("RW158", "note"),
     "pairing-differs": ("RW301", "error"),
     "width-differs": ("RW302", "error"),
     "axis-differs": ("RW303", "error"),

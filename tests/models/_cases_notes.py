@@ -156,4 +156,13 @@ NOTES = (
         right=("model_type",),
         message=("vision",),
     ),
+    Case(
+        name="architecture-by-class",
+        fault=config(model_type="deepseek_ref", architectures=["LlamaForCausalLM"]),
+        twin=config(model_type="llama", architectures=["Qwen3ForCausalLM"]),
+        where="text: model_type",
+        seen=("deepseek_ref",),
+        right=("'llama'",),
+        message=("deepseek_ref", "LlamaForCausalLM", "llama"),
+    ),
 )

@@ -1,5 +1,7 @@
 """The table of architectures: every entry is whole, has a source, and reads; remote code is stated a second time."""
 
+from dataclasses import replace
+
 import pytest
 
 from ropewalk import RopewalkError, read
@@ -74,3 +76,28 @@ def test_one_model_type_may_stand_for_two_architectures():
 def test_unknown_type_is_marked_as_such():
     assert not architecture("never_heard_of").known
     assert not architecture(["llama"]).known
+
+
+@pytest.mark.parametrize(("named", "expected"), [("Llama", "llama"), ("Mistral", "mistral"), ("Qwen", "qwen2")])
+def test_llavas_own_files_have_the_text_model_that_their_class_names(named, expected):
+    """haotian-liu/LLaVA writes the text model's keys flat: LlavaConfig there is a LlamaConfig of another name."""
+    sizes = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2, "rope_theta": 20000.0}
+    model = read({"model_type": "llava", "architectures": [f"Llava{named}ForCausalLM"], **sizes})
+    assert model == replace(read({"model_type": expected, **sizes}), model_type="llava")
+    assert (model.rope.head_dim, model.rope.rope_theta, model.rope.pairing) == (128, 20000, "half")
+
+
+def test_a_class_stands_for_a_model_type_that_is_absent_or_unknown():
+    sizes = {"hidden_size": 2560, "num_attention_heads": 40, "num_hidden_layers": 1, "qk_rope_head_dim": 32}
+    for told in ({}, {"model_type": "never_heard_of"}):
+        model = read({**told, "architectures": ["MiniCPM3ForCausalLM"], **sizes, "rope_theta": 1e4})
+        assert (model.rope.head_dim, model.model_type) == (32, told.get("model_type"))  # latent attention, not 2560/40
+    assert read({"model_type": "llama", "architectures": ["MiniCPM3ForCausalLM"], **sizes}).rope.head_dim == 64
+    for nonsense in ([], [None], "MiniCPM3ForCausalLM", [["x"]], {"a": 1}, ["ForCausalLM"], ["A" * 100_000]):
+        assert "architecture-unknown" in {one.name for one in read({"architectures": nonsense, **sizes}).findings}
+
+
+def test_a_model_without_rope_has_as_many_layers_as_its_list_of_kinds():
+    config = {"model_type": "nemotron_h", "hidden_size": 64, "layers_block_type": ["mamba", "moe", "attention"]}
+    model = read(config)
+    assert (len(model.layers), model.ropes, model.sources["text.layers"]) == (3, (), "layers_block_type")

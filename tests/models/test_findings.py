@@ -38,7 +38,7 @@ WANTED_WARNINGS = """
 """.split()
 WANTED_NOTES = """
     number-as-text null-absent old-spelling class-default theta-one layers-unknown remote-code positions-unknown
-    indexer-pairing
+    architecture-by-class indexer-pairing
 """.split()
 
 

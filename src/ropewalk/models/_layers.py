@@ -6,7 +6,7 @@ from typing import Any
 
 from .._checks import MAX_LAYERS, shown
 from ..rope import Rope
-from ._kinds import layer_kinds, off_layers
+from ._kinds import KIND_LISTS, layer_kinds, off_layers
 from ._reading import UnreadableError, View
 from ._ropes import Blocks, read_rope
 from ._sizes import head_dim, size
@@ -45,8 +45,11 @@ def plain_layers(view: View, arch: Architecture) -> tuple[Layer, ...]:
         count, origin = size(view, arch, "num_hidden_layers", at_most=MAX_LAYERS)
     except UnreadableError:
         count, origin = None, "missing"
+    if count is None:
+        named = next((name for name in KIND_LISTS if isinstance(view.data.get(name), list)), None)
+        count, origin = (0, origin) if named is None else (min(len(view.data[named]), MAX_LAYERS), view.key(named))
     view.reading.source("layers", origin)
-    return (Layer(),) * (count or 0)
+    return (Layer(),) * count
 
 
 def _note_unread_blocks(

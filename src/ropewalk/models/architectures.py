@@ -10,6 +10,7 @@ Each entry is keyed by model_type. `docs/spec.md` explains every key; the ones t
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -132,6 +133,31 @@ def architecture(model_type: object, config: Mapping[str, Any] | None = None) ->
     if not isinstance(model_type, str) or model_type not in _table():
         return Architecture(known=False)
     return _architecture(model_type, _variant(_table()[model_type].get("variants", ()), config or {}))
+
+
+def type_of_class(names: object) -> str | None:
+    """Give the model_type whose configuration class goes with the first of some model classes ("architectures").
+
+    >>> type_of_class(["MiniCPM3ForCausalLM"]), type_of_class(["LlamaModel"]), type_of_class(["Llama"])
+    ('minicpm3', 'llama', None)
+    """
+    if not isinstance(names, list | tuple) or not names or not isinstance(names[0], str):
+        return None
+    stem = _CLASS.fullmatch(names[0])
+    return None if stem is None else _types_by_stem().get(stem[1].lower())
+
+
+_CLASS = re.compile(r"(\w+?)(?:For[A-Z]\w+|LMHeadModel|Model)")
+
+
+@cache
+def _types_by_stem() -> dict[str, str]:
+    """Give model_types by the stem of their class, "llama" by "LlamaConfig"; the first entry where two share it."""
+    found: dict[str, str] = {}
+    for model_type, entry in _table().items():
+        if entry.get("class", "").endswith("Config"):
+            found.setdefault(entry["class"].removesuffix("Config").lower(), model_type)
+    return found
 
 
 def _variant(variants: list[dict[str, Any]], config: Mapping[str, Any]) -> int | None:

@@ -1,7 +1,7 @@
 """Hugging Face configurations, of transformers 4 and 5 alike: config.json, read part by part."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .._checks import shown
@@ -12,7 +12,7 @@ from ._layers import plain_layers, read_layers
 from ._numbers import FRACTION_KEYS, ROTARY_DIM_KEYS, THETA_HOMES, THETA_KEYS
 from ._reading import Reading, UnreadableError, View
 from ._sizes import SPELLINGS
-from .architectures import Architecture, architecture
+from .architectures import Architecture, architecture, type_of_class
 from .model import Layer, Model
 
 MAX_PARTS = 32
@@ -62,6 +62,7 @@ class _Part:
     data: Mapping[str, Any]
     path: str
     model_type: object
+    by_class: bool = False  # model_type was found by the class that "architectures" names
 
 
 def read_huggingface(config: Mapping[str, Any], *, target: str = "") -> Model:
@@ -105,7 +106,7 @@ def read_huggingface(config: Mapping[str, Any], *, target: str = "") -> Model:
 
 def _parts(config: Mapping[str, Any]) -> list[_Part]:
     """Find the parts of a configuration, the text part first, each under a name of its own."""
-    root_type = config.get("model_type")
+    root_type, by_class = _root_type(config)
     root_facts = architecture(root_type, config)
     found: list[_Part] = []
     _collect(config, "", "", root_type, root_facts, found, depth=0)
@@ -116,14 +117,23 @@ def _parts(config: Mapping[str, Any]) -> list[_Part]:
         if found or _looks_like_model(config):
             kind = flat_text if flat_text and not text_inside else root_type
             stacks = tuple(root_facts.stacks) or (name,)
-            found = [_Part(name=stack, data=config, path="", model_type=kind) for stack in stacks] + found
+            found = [
+                _Part(name=stack, data=config, path="", model_type=kind, by_class=by_class) for stack in stacks
+            ] + found
     named: dict[str, _Part] = {}
     for part in sorted(found, key=lambda part: part.name != "text")[:MAX_PARTS]:
         name = part.name
         if name in named:
             name = part.path.removesuffix("_config").replace("_config.", ".")
-        named[name] = _Part(name=name, data=part.data, path=part.path, model_type=part.model_type)
+        named[name] = replace(part, name=name)
     return list(named.values())
+
+
+def _root_type(config: Mapping[str, Any]) -> tuple[object, bool]:
+    """Give the model_type, or one by the class under "architectures" where it is absent or not known."""
+    told = config.get("model_type")
+    found = None if architecture(told).known else type_of_class(config.get("architectures"))
+    return (told, False) if found is None else (found, True)
 
 
 def _collect(
@@ -171,6 +181,8 @@ def _read_part(part: _Part, reading: Reading) -> tuple[tuple[Layer, ...], str | 
     view = View(part.data, reading, part.path)
     arch = architecture(part.model_type, part.data).stack(part.name)
     _note_remote_code(view)
+    if part.by_class:
+        _note_class(view, part)
     if arch.remark is not None:
         reading.find(
             "map-outside-scope",
@@ -203,6 +215,19 @@ def _note_remote_code(view: View) -> None:
             message="the file names Python code of its own. ropewalk runs none of it: what the code decides comes from "
             "ropewalk's table of architectures, or is said to be unknown.",
         )
+
+
+def _note_class(view: View, part: _Part) -> None:
+    told, name = view.data.get("model_type"), view.data["architectures"][0]
+    seen = "absent" if told is None else shown(told)
+    state = seen if told is None else f"{seen}, which is not known here"
+    view.reading.find(
+        "architecture-by-class",
+        key=view.key("model_type"),
+        seen=seen,
+        right=shown(part.model_type),
+        message=f"model_type is {state}, and architectures names {name}: the facts about {part.model_type} are taken.",
+    )
 
 
 def _note_unknown(view: View, part: _Part, blocks: Blocks) -> None:
