@@ -87,6 +87,35 @@ def test_each_rounding_is_named(cause, shape):
     assert graded(ANGLES[cause], shape).cause == cause
 
 
+def away(values):
+    """Round as `tf32` does, but halves away from zero, as a processor's conversion does."""
+    mantissa, exponent = np.frexp(np.asarray(values, F32).astype(np.float64))
+    return np.ldexp(np.floor(mantissa * 2**11 + 0.5), exponent - 11)  # for numbers from 0
+
+
+def chopped(values):
+    """Leave the last 13 bits out, as a product does that only reads the first."""
+    mantissa, exponent = np.frexp(np.asarray(values, F32).astype(np.float64))
+    return np.ldexp(np.floor(mantissa * 2**11), exponent - 11)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("of_frequencies", [True, False], ids=["both", "positions"])
+@pytest.mark.parametrize("ten_bits", [tf32, away, chopped])
+def test_every_way_to_tf32_is_named_for_both_factors_and_for_positions_alone(ten_bits, of_frequencies, shape):
+    def angle(p, w):
+        return float32_product(ten_bits(p), ten_bits(w) if of_frequencies else w)
+
+    result = graded(angle, shape)
+    assert (result.cause, result.grade) == ("tf32-product", "fatal")
+    assert ("frequencies" in result.words) is of_frequencies
+
+
+def test_positions_in_float16_are_not_taken_for_tf32_where_nothing_beyond_its_range_is_finite():
+    result = graded(lambda p, w: float32_product(FP16(p), w), max_position=60_000)
+    assert (result.cause, result.grade) == ("fp16-positions", "fatal")
+
+
 @pytest.mark.parametrize("cause", WORSE)
 def test_roundings_together_are_named_by_the_last_of_them(cause):
     assert graded(WORSE[cause]).cause == cause

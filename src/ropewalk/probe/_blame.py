@@ -78,7 +78,7 @@ def explained(measured: Measured, table: Pairs, resolution: float, *, last_resor
     # float32 differs from float64 by less than the tolerance: judged by the candidate's own, stricter rounding
     tight = [_miss(measured, one, rounding + 2.0**-34 * angle, 1.0) for one in options[:HONEST_WAYS]]
     fine = [place for place in range(HONEST_WAYS) if tight[place] <= 1]
-    place = fine[0] if fine else int(np.argmin(misses))
+    place = fine[0] if fine else _likeliest(options, misses)
     if not fine and misses[0] <= 1 and misses[place] > 0.5 * misses[0]:
         place = 0
     honest = place < HONEST_WAYS
@@ -96,6 +96,21 @@ def explained(measured: Measured, table: Pairs, resolution: float, *, last_resor
         cause = "float32-angles"  # within what float32 angles may be off, though no candidate gives its very bits
     words = "angles in float32" if cause == "float32-angles" else options[place].words
     return _graded(errors, cause, words, measured, {"rounded": words})
+
+
+def _likeliest(options: Sequence[Candidate], misses: Sequence[float]) -> int:
+    """Give the place of the candidate that misses least; of float16 and TF32, which may tell alike, the right one.
+
+    Positions are the same numbers in both up to 65,504, where float16 ends: it is float16 where nothing beyond was
+    finite, and TF32 where something was.
+    """
+    near = [place for place, miss in enumerate(misses) if miss <= min(misses) + 0.1]
+
+    def order(place: int) -> tuple[bool, bool, float]:
+        one = options[place]
+        return not np.isfinite(one.cos).all(), one.cause == "tf32-product", misses[place]
+
+    return min(near, key=order)
 
 
 def by_frequencies(measured: Measured, pairs: Pairs, resolution: float) -> Precision | None:

@@ -10,14 +10,19 @@ Floats = NDArray[np.float64]
 Rounding = Callable[[Floats], Floats]
 
 
-def _kept_bits(bits: int, truncate: bool = False) -> Rounding:
-    """Give the rounding of float32 numbers to their first `bits` bits after the leading one, to even or to zero."""
+def _kept_bits(bits: int, ties: str = "even") -> Rounding:
+    """Give the rounding of float32 numbers to their first `bits` bits after the leading one.
+
+    Args:
+        bits: that stay.
+        ties: "even" and "away" round to the nearest and differ in the middle between two; "chopped" rounds to zero.
+    """
     cut = 23 - bits
 
     def rounded(values: Floats) -> Floats:
         raw = np.asarray(values, np.float32).view(np.uint32).astype(np.uint64)
-        if not truncate:
-            raw = raw + ((1 << (cut - 1)) - 1) + ((raw >> cut) & 1)
+        if ties != "chopped":
+            raw = raw + (1 << (cut - 1)) - (((raw >> cut) & 1) ^ 1 if ties == "even" else 0)
         return ((raw >> cut) << cut).astype(np.uint32).view(np.float32).astype(np.float64)
 
     return rounded
@@ -35,7 +40,7 @@ def to_fp32(values: Floats) -> Floats:
 
 
 to_bf16 = _kept_bits(7)
-to_tf32 = _kept_bits(10)
+TF32 = {words: _kept_bits(10, ties) for words, ties in (("cut", "even"), ("rounded", "away"), ("chopped", "chopped"))}
 HALVES: dict[str, Rounding] = {"bf16": to_bf16, "fp16": to_fp16}
 
 
@@ -81,9 +86,10 @@ def candidates(positions: Floats, inv_freq: Floats, second: Floats, factor: floa
     yield made("float32-running-product", "angles as a running product in float32", lambda w: _running_angles(p, w))
     for name, half in HALVES.items():
         yield made(f"{name}-tables", f"finished tables rounded to {name}", lambda w: p * w, half)
-    yield made("tf32-product", "positions and frequencies cut to TF32's 10 bits", lambda w: to_tf32(p) * to_tf32(w))
-    chopped = _kept_bits(10, truncate=True)
-    yield made("tf32-product", "positions and frequencies chopped to TF32's 10 bits", lambda w: chopped(p) * chopped(w))
+    for done, r in TF32.items():
+        words = f"{done} to TF32's 10 bits"
+        yield made("tf32-product", f"positions and frequencies {words}", lambda w, r=r: r(p) * r(w))
+        yield made("tf32-product", f"positions {words}", lambda w, r=r: r(p) * w)
     for name, half in HALVES.items():
         for end, also in ((_same, ""), (half, ", and the finished tables")):
             yield made(f"{name}-frequencies", f"frequencies rounded to {name}{also}", lambda w, r=half: p * r(w), end)
