@@ -67,6 +67,15 @@ SEEDS = {
         {"attention_head_dim": 16, "in_channels": 1, "out_channels": 1, "use_rotary_positional_embeddings": True},
         {"_class_name": "WanModel", "dim": 64, "num_heads": 4, "num_layers": 2, "model_type": "i2v"},
         {"_class_name": "AllegroTransformer3DModel", "attention_head_dim": 12, "num_layers": 2},
+        {"_class_name": "Cosmos3OmniTransformer", "head_dim": 16, "rope_scaling": {"mrope_section": [4, 2, 2]}},
+        {"_class_name": "Ideogram4Transformer2DModel", "attention_head_dim": 16, "mrope_section": [4, 2, 2]},
+        {"_class_name": "MiniMaxH3Transformer3DModel", "attention_head_dim": 16, "rope_freq_dim": 2},
+        {"_class_name": "MiniMaxMusic3Transformer1DModel", "attention_head_dim": 16, "rotary_dim": 8},
+        {"_class_name": "SanaWMTransformer3DModel", "linear_head_dim": 12, "use_pe": True},
+        {"_class_name": "LuminaNextDiT2DModel", "hidden_size": 64, "num_attention_heads": 4, "num_layers": 2},
+        {"_class_name": "OmniGenTransformer2DModel", "hidden_size": 16, "num_attention_heads": 4, "num_layers": 2}
+        | {"rope_scaling": {"short_factor": [1.0] * 2, "long_factor": [2.0] * 2}, "rope_base": 100}
+        | {"original_max_position_embeddings": 8, "max_position_embeddings": 16},
     ],
 }
 NASTY = st.one_of(
