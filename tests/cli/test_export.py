@@ -7,7 +7,7 @@ import stat
 import pytest
 from click.testing import CliRunner
 
-from ropewalk import read
+from ropewalk import RopewalkError, export, read
 from ropewalk.cli import main
 from ropewalk.cli.export import ENGINES
 from ropewalk.exporting import ENGINES as ALL
@@ -108,3 +108,31 @@ def test_out_writes_through_a_link(tmp_path):
     (tmp_path / "link.json").symlink_to("real.json")
     run("llama-2-7b", "--to", "python", "--out", str(tmp_path / "link.json"), "--force")
     assert (tmp_path / "link.json").is_symlink() and "Rope" in (tmp_path / "real.json").read_text()
+
+
+def test_links_that_lead_in_a_circle_or_nowhere_are_one_line(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    (tmp_path / "lost").symlink_to("nothing")
+    for name in ("a", "a/config.json"):
+        done = run(tmp_path / name, "--to", "transformers")
+        assert done.exit_code == 2 and done.stderr.count("\n") == 1
+        assert f"{name} runs through symbolic links that lead in a circle" in done.stderr
+        with pytest.raises(RopewalkError, match="in a circle"):
+            export(tmp_path / name, "transformers")
+    assert "a symbolic link to what is not there" in run(tmp_path / "lost", "--to", "transformers").stderr
+    done = run("llama-2-7b", "--to", "gguf", "--out", tmp_path / "a")
+    assert done.exit_code == 2 and "--out" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_link_is_not_taken_for_a_hub_id(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org" / "name").symlink_to("name")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert "in a circle" in run("org/name", "--to", "transformers").stderr
+
+
+def test_an_engine_that_is_none_is_named_before_anything_is_read():
+    with pytest.raises(RopewalkError, match=r"engine must be one of 'transformers'.*, got True"):
+        export("no such target", True)

@@ -15,6 +15,7 @@ from ropewalk.measuring import Loaded, load, measure  # noqa: E402
 from ropewalk.planning import extend  # noqa: E402
 
 from ..measuring.tiny import THETA, TRAINED, ids, tiny, unchanged  # noqa: E402
+from ..planning import _documents  # noqa: E402
 
 NAMES = ["untouched", "linear", "ntk", "dynamic", "yarn", "llama3"]
 TOKENS = 96
@@ -98,6 +99,7 @@ def test_keys_are_hidden_within_and_beyond_the_trained_length(model, text, monke
     assert [one["name"] for one in document["passkey"]] == ["untouched", "yarn"]
     lengths = [one["length"] for one in document["passkey"][0]["trials"]]
     assert lengths == [n for n in (16, 32, 64, 96) for _ in range(3)]
+    assert set(_documents.keys(document)) == _documents.explained("The measurement as JSON")
     out = seen(*asked).stdout
     assert "Passkey: keys given back" in out and "/3  " in out
 

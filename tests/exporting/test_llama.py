@@ -10,6 +10,7 @@ import pytest
 from ropewalk import export, preset_names, read
 from ropewalk.exporting import Refused, settings
 from ropewalk.exporting._llama_names import ARCHITECTURES, FACTORS, FREQS, PERMUTED, WHOLE_HEADS, turns_neighbours
+from ropewalk.scaling import Linear, Llama3, LongRope, Ntk, Yarn
 
 from .ropes import ROPES
 
@@ -293,3 +294,34 @@ def test_a_file_with_its_window_reads_as_the_model_layer_by_layer(name, every, t
     kept = [layer.rope.replace(max_position_embeddings=longest) for layer in again.layers]
     assert kept == [layer.rope for layer in model.layers]
     assert [i for i, rope in enumerate(kept) if rope.rope_theta == 1e6][:2] == [every - 1, 2 * every - 1]
+
+
+@pytest.mark.parametrize("engine", ["llama.cpp", "gguf"])
+@pytest.mark.parametrize(
+    ("changes", "lost"),
+    [
+        ({"scaling": Linear(factor=1e300)}, "scaling"),
+        ({"scaling": Linear(factor=1e-46)}, "scaling"),
+        ({"scaling": Ntk(factor=1e30)}, "rope_theta"),
+        ({"scaling": Yarn(factor=1e100, original_max_position_embeddings=8192)}, "scaling"),
+        ({"scaling": Ntk(factor=1e-30), "rope_theta": 1e-30}, "rope_theta"),
+    ],
+)
+def test_numbers_beyond_float32_are_refused_without_a_warning(engine, changes, lost):
+    rope = ROPES["default"].replace(**{"rope_theta": 1e30 if lost == "rope_theta" else 5e5, **changes})
+    with pytest.raises(Refused, match="holds numbers in float32") as caught:  # warnings are errors in these tests
+        export(rope, engine)
+    assert caught.value.lost == (lost,)
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        Llama3(factor=1e39, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192),
+        Llama3(factor=1e-46, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192),
+        LongRope(short_factor=(1.0,) * 64, long_factor=(1e39,) * 64, original_max_position_embeddings=8192),
+    ],
+)
+def test_divisors_beyond_float32_are_refused_without_a_warning(scaling):
+    with pytest.raises(Refused, match="holds numbers in float32"):
+        export(ROPES["default"].replace(scaling=scaling), "gguf")

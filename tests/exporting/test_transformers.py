@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ropewalk import export, preset_names, read
-from ropewalk.exporting import Refused
+from ropewalk.exporting import Refused, settings
 from ropewalk.scaling import Default, Dynamic, Linear, LongRope, Yarn
 
 torch = pytest.importorskip("torch")
@@ -142,3 +142,62 @@ def test_an_old_block_says_that_nothing_is_scaled_where_the_class_scales_by_itse
 def test_layers_that_the_class_deals_out_itself_are_not_written():
     assert "layer_types" not in json.loads(export({"model_type": "recurrent_gemma"}, "transformers"))
     export({"model_type": "lfm3_vl_vision"}, "transformers")
+
+
+def test_a_layer_type_without_rope_gets_a_null_which_the_class_looks_up():
+    settings = json.loads(export({"model_type": "beam"}, "transformers"))
+    assert settings["rope_parameters"]["full_attention"] is None
+    module = module_of(settings)
+    assert not hasattr(module, "full_attention_inv_freq")
+    check(module, read({"model_type": "beam"}).layers[0].rope, "sliding_attention")
+    assert not [found for found in read(settings).findings if "belongs to no layer" in found.message]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "kinds"),
+    [
+        ("gemma3_text", ["full_attention", "chunked_attention"]),  # the class keeps blocks for two types alone
+        ("llama", ["full_attention", "foo"]),  # no class of transformers loads such a type
+    ],
+)
+def test_a_layer_type_that_the_class_does_not_load_is_refused(model_type, kinds):
+    config = {"model_type": model_type, "layer_types": kinds * 2, "num_hidden_layers": 4, "rope_theta": 1e4}
+    with pytest.raises(Refused) as caught:
+        export(config, "transformers")
+    assert caught.value.lost == ("layer_types",)
+
+
+def test_a_key_that_the_class_does_not_load_without_is_named():
+    config = {"model_type": "zaya", "layer_types": ["hybrid", "hybrid_sliding"] * 2, "num_hidden_layers": 4}
+    found = settings(config, "transformers")
+    written = json.loads(found.text)
+    with pytest.raises(Exception, match="`sliding_window` must be set"):
+        transformers.AutoConfig.for_model(**written)
+    assert "sliding_window must stand in the file: ZayaConfig does not load without it" in found.notes
+    module = module_of({**written, "sliding_window": 512})
+    for number, label in enumerate(("hybrid", "hybrid_sliding")):
+        check(module, read(config).layers[number].rope, label)
+
+
+@pytest.mark.parametrize("engine", ["transformers", "transformers-v4"])
+def test_a_class_that_stands_in_has_as_many_layers(engine):
+    config = {"model_type": "foo", "head_dim": 64, "rope_theta": 5e5, "num_hidden_layers": 3}
+    config["max_position_embeddings"] = 4096
+    found = settings(config, engine)
+    written = json.loads(found.text)
+    assert written["model_type"] == "llama"
+    assert transformers.AutoConfig.for_model(**written).num_hidden_layers == 3
+    assert [layer.rope for layer in read(written).layers] == [layer.rope for layer in read(config).layers]
+    assert any("stands for any class" in note for note in found.notes)
+
+
+def test_layers_without_rope_that_a_class_standing_in_would_turn_are_named():
+    found = settings(
+        {"model_type": "plamo2", "num_hidden_layers": 6, "head_dim": 64, "rope_theta": 1e4}, "transformers"
+    )
+    assert json.loads(found.text)["num_hidden_layers"] == 6
+    assert [note for note in found.notes if note.endswith("no RoPE there, which no key here says")]
+
+
+def test_a_rope_by_itself_has_no_number_of_layers():
+    assert "num_hidden_layers" not in json.loads(export(ROPES["linear"], "transformers"))

@@ -56,8 +56,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def answer(self):
-        if self.path == "/api/agent-harnesses":  # what huggingface_hub asks for on its own account
-            return self.send(404)
         self.server.asked.append(f"{self.command} {self.path}")
         self.server.tokens.append(self.headers.get("Authorization"))
         if self.server.behave(self):
@@ -280,6 +278,30 @@ def test_a_server_that_hangs(server, tmp_path, command, drip):
     server.behave = behave
     assert "does not answer within" in refused() or drip
     assert kept(tmp_path) == []
+
+
+@pytest.mark.parametrize("command", ["HEAD", "GET"])
+def test_redirects_without_end_share_one_clock(server, command):
+    def behave(handler):
+        if handler.command != command:
+            return False
+        handler.server.stop.wait(0.7)
+        handler.send(302, Location=handler.path + "x", X_Repo_Commit=None)
+        return True
+
+    put(server)
+    server.behave = behave
+    assert "does not answer within" in refused()
+    server.behave = lambda h: h.command == command and (h.send(302, Location=h.path + "x", X_Repo_Commit=None) or True)
+    assert "without end" in refused()
+
+
+def test_a_slash_in_a_branch_is_named(server):
+    put(server, revision="feat%2Fx")
+    assert read("hf://org/name@feat%2Fx").rope.rope_theta == 500000
+    assert "For the branch feat/x, write hf://org/name@feat%2Fx." in refused("hf://org/name@feat/x")
+    server.behave = lambda handler: handler.send(404, X_Error_Code="RevisionNotFound") or True
+    assert "written %2F after hf://" in refused("hf://org/name@feat/x/config.json")
 
 
 def test_a_server_that_is_no_hub(server):

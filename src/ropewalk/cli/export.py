@@ -37,7 +37,10 @@ def command(target: str, engine: str, part: str | None, layer: int | None, out: 
     from ._output import clean
 
     if out is not None:
-        out = out.resolve()  # a link stays one: what it points to is written
+        try:
+            out = out.resolve()  # a link stays one: what it points to is written
+        except (OSError, RuntimeError) as error:
+            raise RopewalkError(f"--out {out} runs through links that lead in a circle. Give another name.") from error
         if out.exists() and not out.is_file():
             raise RopewalkError(f"--out names a file, got {out}, which is a directory or a device. Give another name.")
         if not force and out.exists():

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..axes import Sections, Single
+from ..inspection import _layers_words as layers_words
 from ..models.model import Layer
 from ..rope import Rope
 from ..scaling import LongRope, Ntk, Yarn
@@ -27,6 +28,8 @@ PARTIAL = frozenset(
 def carried(subject: Subject) -> Iterator[Subject]:
     """Give the subject under every architecture that could carry its one rope, the plainest first.
 
+    Every layer turns there: which of its own have no RoPE is what `carrier_notes` says.
+
     Raises:
         UnwritableError: where no architecture turns vectors like that, or there are several ropes.
     """
@@ -37,9 +40,22 @@ def carried(subject: Subject) -> Iterator[Subject]:
             "ropes",
         )
     found = list(_types(rope))
+    layers = (Layer(ropes={"attention": rope}),) * len(subject.layers)
+    part = "text" if subject.part else ""
     for model_type in found:
-        layer = Layer(ropes={"attention": rope})
-        yield replace(subject, layers=(layer,), model_type=model_type, root=model_type, home="", part="")
+        yield replace(
+            subject, layers=layers, model_type=model_type, root=model_type, home="", part=part, stands_in=True
+        )
+
+
+def carrier_notes(chosen: Subject, subject: Subject, kind: str) -> tuple[str, ...]:
+    """Say what an architecture stands for that is not the subject's own; kind is what an engine calls its code."""
+    if not chosen.stands_in:
+        return ()
+    said = f"model_type {chosen.model_type} stands for any {kind} like it"
+    if not subject.without_rope:
+        return (said,)
+    return said, f"{layers_words(list(subject.without_rope))}: no RoPE there, which no key here says"
 
 
 def _types(rope: Rope) -> Iterator[str]:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from ._subject import Refused
 
 
 class Turning(NamedTuple):
@@ -19,6 +21,22 @@ class Turning(NamedTuple):
     inv_freq: NDArray[np.float64]
     cos_sin_factor: float
     softmax_factor: float
+
+
+def single(values: ArrayLike, engine: str, name: str) -> NDArray[np.float64]:
+    """Round numbers to float32, in which llama.cpp and its files hold them.
+
+    Raises:
+        Refused: where one of them is beyond the range of float32; name is what would be lost.
+    """
+    exact = np.asarray(values, dtype=np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = exact.astype(np.float32).astype(np.float64)
+    beyond = ~np.isfinite(rounded) | ((rounded == 0) & (exact != 0))
+    if beyond.any():
+        worst = exact[beyond].flat[0]
+        raise Refused(engine, f"it holds numbers in float32, and {worst:.3g} is beyond their range", (name,))
+    return rounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +55,7 @@ class Parameters:
         log_mul: the yarn log multiplier as it stands in memory.
         mla: the architecture is deepseek2, which multiplies its softmax scale too.
         divisors: the tensor of frequency factors, or None.
+        engine: whose settings they were, for errors.
     """
 
     n_dims: int
@@ -50,16 +69,21 @@ class Parameters:
     log_mul: float = 0.0
     mla: bool = False
     divisors: tuple[float, ...] | None = None
+    engine: str = "gguf"
 
     def turning(self) -> Turning:
-        """Compute the angles of one position, and the magnitudes."""
-        base = float(np.float32(self.freq_base))
-        scale = 1.0 if self.scaling == "none" else float(np.float32(self.freq_scale))
+        """Compute the angles of one position, and the magnitudes.
+
+        Raises:
+            Refused: where a parameter is beyond the range of float32.
+        """
+        base = float(single(self.freq_base, self.engine, "rope_theta"))
+        scale = 1.0 if self.scaling == "none" else float(single(self.freq_scale, self.engine, "scaling"))
         pairs = np.arange(self.n_dims // 2)
         plain = base ** (-2.0 * pairs / self.n_dims)
         if self.divisors is not None:
-            plain = plain / np.asarray(self.divisors, dtype=np.float32).astype(np.float64)
-        magnitude, softmax = float(np.float32(self.attn_factor)), 1.0
+            plain = plain / single(self.divisors, self.engine, "scaling")
+        magnitude, softmax = float(single(self.attn_factor, self.engine, "attention_factor")), 1.0
         if self.scaling != "yarn":
             return Turning(scale * plain, magnitude, softmax)
         low = max(0.0, math.floor(self._turns(self.beta_fast, base)))

@@ -7,7 +7,7 @@ from typing import Any
 from ..axes import Sections, Single
 from ..engines._servers import LONGROPE_ONLY
 from ..scaling import Default, Dynamic, Linear, LongRope, Ntk, Proportional
-from ._carriers import PARTIAL, carried
+from ._carriers import PARTIAL, carried, carrier_notes
 from ._proving import engine_named, prove
 from ._settings import Settings
 from ._subject import Refused, Subject
@@ -15,6 +15,16 @@ from ._writing import Config, UnwritableError, config_of
 
 TRANSFORMERS = "5.24.0"
 VLLM = "0.33.0"
+# the types of layers that its classes load, and the older names that they take for them
+LAYER_TYPES = frozenset(
+    """
+    full_attention sliding_attention chunked_attention window_attention indexed_attention compressed_sparse_attention
+    heavily_compressed_attention minimax_m3_sparse conv moe hybrid hybrid_sliding reference_sliding_attention
+    linear_attention sparse dense mamba attention deepseek_sparse_attention qwen_sparse_attention
+    """.split()
+)
+# layer types without which a class does not load unless another key stands beside them
+NEEDED = {"hybrid_sliding": "sliding_window"}
 # classes of transformers that refuse scaling, or never read it
 BASE_ALONE = frozenset({"clvp", "clvp_encoder", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text", "recurrent_gemma"})
 
@@ -36,7 +46,11 @@ def _configured(subject: Subject, spelling: int, name: str) -> Settings:
         if group.rope.width != group.rope.head_dim and chosen.model_type not in PARTIAL and not arch.ignore_partial:
             raise Refused(name, f"{arch.config_class} turns whole heads", ("rotary_dim",))
     said = f"verified against transformers {TRANSFORMERS}: loads, and gives the same inv_freq"
-    return Settings(engine=name, version=TRANSFORMERS, text=as_json(config), notes=(said, *_carrier(chosen), *notes))
+    carrier = carrier_notes(chosen, subject, "class whose code pairs channels")
+    needed = dict.fromkeys(NEEDED[layer.kind] for layer in chosen.layers if layer.kind in NEEDED)
+    beside = tuple(f"{key} must stand in the file: {arch.config_class} does not load without it" for key in needed)
+    text = as_json(config)
+    return Settings(engine=name, version=TRANSFORMERS, text=text, notes=(said, *carrier, *beside, *notes))
 
 
 def vllm(subject: Subject) -> Settings:
@@ -83,6 +97,8 @@ def written(subject: Subject, spelling: int, name: str, engine: str) -> tuple[Su
             if engine == "transformers":
                 _check_class(candidate, spelling, name)
             config = config_of(candidate, spelling=spelling)
+            if engine == "transformers":
+                _check_layer_types(candidate, config, name)
             alike = engine == "transformers"
             return candidate, config, prove(candidate, config, engine_named(engine), name, read_alike=alike)
         except UnwritableError as error:
@@ -112,6 +128,14 @@ def _check_class(subject: Subject, spelling: int, name: str) -> None:
             raise Refused(name, f"{class_name} reads a base alone", ("scaling",))
 
 
+def _check_layer_types(subject: Subject, config: Config, name: str) -> None:
+    """Refuse layer types that no class of transformers loads."""
+    given = config.get(subject.home, config).get("layer_types", ())
+    strange = next((kind for kind in given if kind is not None and kind not in LAYER_TYPES), None)
+    if strange is not None:
+        raise Refused(name, f"no class of it loads layers of type {strange}", ("layer_types",))
+
+
 def candidates(subject: Subject, name: str) -> list[Subject]:
     """Give the subject under its own architecture, or under every one that could carry its rope.
 
@@ -128,12 +152,6 @@ def candidates(subject: Subject, name: str) -> list[Subject]:
         return list(carried(subject))
     except UnwritableError as error:
         raise Refused(name, error.reason, error.lost) from error
-
-
-def _carrier(chosen: Subject) -> tuple[str, ...]:
-    if chosen.part:
-        return ()
-    return (f"model_type {chosen.model_type} stands for any class whose code pairs channels like it",)
 
 
 def as_json(config: Config) -> str:

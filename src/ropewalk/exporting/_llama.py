@@ -14,7 +14,7 @@ from ..models._layers import WITHOUT_ATTENTION
 from ..rope import Rope
 from ..scaling import Default, Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
 from ..scaling._frequencies import ladder, magnitude
-from ._ggml import Parameters
+from ._ggml import Parameters, single
 from ._hugging import as_json
 from ._llama_names import ARCHITECTURES, FACTORS, FREQS, PERMUTED, WHOLE_HEADS, reads_betas, slides, turns_neighbours
 from ._settings import Settings
@@ -107,6 +107,7 @@ def _of_flags(words: list[str], width: int) -> Parameters:
     """Read flags as llama.cpp does."""
     given = dict(zip(words[::2], words[1::2], strict=True))
     return Parameters(
+        engine="llama.cpp",
         n_dims=width,
         freq_base=float(given["--rope-freq-base"]),
         freq_scale=1 / float(given.get("--rope-scale", "1")),
@@ -255,7 +256,7 @@ def _metadata(arch: str, rope: Rope) -> tuple[dict[str, Any], dict[str, list[flo
 
 def _float32(values: Any) -> list[float]:
     """Give numbers rounded to float32, in the fewest digits."""
-    return [float(str(value)) for value in np.asarray(values, dtype=np.float32)]
+    return [float(str(value)) for value in single(values, "gguf", "scaling").astype(np.float32)]
 
 
 def _longrope(arch: str, rope: Rope, scaling: LongRope, tensors: dict[str, list[float]]) -> dict[str, Any]:
@@ -270,7 +271,7 @@ def _longrope(arch: str, rope: Rope, scaling: LongRope, tensors: dict[str, list[
     return {
         "scaling.type": "longrope",
         "scaling.original_context_length": original,
-        "scaling.attn_factor": float(np.float32(long)),
+        "scaling.attn_factor": float(single(long, "gguf", "attention_factor")),
     }
 
 

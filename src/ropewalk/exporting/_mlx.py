@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ..axes import Sections
 from ..scaling import Default, Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
+from ._carriers import carrier_notes
 from ._hugging import as_json, candidates
 from ._proving import engine_named, prove
 from ._settings import Settings
@@ -74,7 +75,7 @@ def mlx(subject: Subject) -> Settings:
     first: Refused | None = None
     for candidate in candidates(subject, "mlx"):
         try:
-            return _settings(candidate)
+            return _settings(candidate, subject)
         except UnwritableError as error:
             first = first or Refused("mlx", error.reason, error.lost)
         except Refused as error:
@@ -83,7 +84,7 @@ def mlx(subject: Subject) -> Settings:
     raise first
 
 
-def _settings(subject: Subject) -> Settings:
+def _settings(subject: Subject, given: Subject) -> Settings:
     file = FILES.get(subject.model_type or "")
     if file is None:
         raise Refused(
@@ -95,7 +96,7 @@ def _settings(subject: Subject) -> Settings:
     notes = prove(subject, config, engine_named("mlx-lm"), "mlx")
     file_name = f"mlx_lm/models/{subject.model_type}.py"
     said = f"verified against mlx-lm {VERSION} ({file_name}, rope_utils.py): its own code was run"
-    carrier = () if subject.part else (f"model_type {subject.model_type} stands for any file that pairs like it",)
+    carrier = carrier_notes(subject, given, "file that pairs")
     return Settings(engine="mlx", version=VERSION, text=as_json(config), notes=(said, *carrier, *notes))
 
 

@@ -65,6 +65,7 @@ class Subject:
         home: the key under which the part stands in the configuration, "" at the top.
         part: the part's name, "" for a bare rope.
         kind: the type of the layer that a bare rope was taken from, or None.
+        stands_in: whether the architecture is not its own, but one that could carry its rope.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Subject:
     home: str = ""
     part: str = ""
     kind: str | None = None
+    stands_in: bool = False
 
     @property
     def arch(self) -> Architecture:

@@ -77,8 +77,23 @@ def _part_of(subject: Subject, spelling: int) -> Config:
     elif labels == [None]:
         config["rope_parameters"] = blocks[None]
     else:
-        config["rope_parameters"] = {label or "full_attention": block for label, block in blocks.items()}
+        config["rope_parameters"] = _by_type(subject, blocks)
     return config
+
+
+def _by_type(subject: Subject, blocks: Mapping[str | None, Config]) -> dict[str, Config | None]:
+    """Give the blocks by layer type, null for a type without RoPE: the classes look up every type that a layer has."""
+    found: dict[str, Config | None] = {label or "full_attention": block for label, block in blocks.items()}
+    if subject.arch.kinds:
+        return found  # the class has names of its own for its blocks
+    for layer in subject.layers:
+        if layer.kind is None or layer.kind in found:
+            continue
+        if layer.rope is not None:
+            words = f"{subject.arch.config_class} has no rope_parameters for layers of type {layer.kind}"
+            raise UnwritableError(words, "layer_types")
+        found[layer.kind] = None
+    return found
 
 
 def _key(arch: Architecture, name: str) -> str:

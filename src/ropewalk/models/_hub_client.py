@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
+from .._version import __version__
 from ..errors import RopewalkError
 from ._files import reason_of, write_beside
 from .json_file import MAX_JSON_BYTES, parse_json
 
-SILENCE_S = 1.6  # without an answer, unless HF_HUB_DOWNLOAD_TIMEOUT says otherwise
+SILENCE_S = 1.2  # without an answer, unless HF_HUB_DOWNLOAD_TIMEOUT says otherwise
 MAX_REDIRECTS = 4
 _CHUNK = 2**16
 
@@ -28,6 +29,15 @@ class AbsentError(Exception):
 
 class UnreachableError(Exception):
     """The hub cannot be asked, or does not answer as a hub: a copy in the cache will do."""
+
+
+class Head(NamedTuple):
+    """What the hub says of a file: which version it is, how large, and where it lies."""
+
+    commit: str
+    etag: str
+    size: int | None
+    url: str
 
 
 def installed() -> bool:
@@ -52,10 +62,9 @@ def fetch(repo: str, revision: str, name: str, folder: Path) -> Path:
     url = f"{endpoint()}/{repo}/resolve/{quote(revision, safe='')}/{quote(name)}"
     what = f"{name} of {repo}"
     _load(what)
-    head = _patient(lambda _: _head(url), what)
-    _same_host(url, head.location, what)
-    commit, etag = head.commit_hash, head.etag
-    if not (commit and etag and re.fullmatch(r"[\w.-]{1,80}", commit) and re.fullmatch(r"[\w.:-]{1,128}", etag)):
+    head = _patient(lambda _: _head(url, what), what)
+    commit, etag = head.commit, head.etag
+    if not (re.fullmatch(r"[\w.-]{1,80}", commit) and re.fullmatch(r"[\w.:-]{1,128}", etag)):
         raise UnreachableError(
             f"{endpoint()} does not answer as a hub: no usable X-Repo-Commit and ETag with {what}. Check HF_ENDPOINT "
             "and the proxy."
@@ -67,7 +76,7 @@ def fetch(repo: str, revision: str, name: str, folder: Path) -> Path:
         )
     path = folder / "snapshots" / commit / name
     if not path.is_file():
-        body = _patient(lambda told: _body(urljoin(url, head.location), what, told), what)
+        body = _patient(lambda told: _body(head.url, what, told), what)
         parse_json(body, f"what {endpoint()} sent as {what}")
         _store(folder, commit, etag, name, body)
     if commit != revision:
@@ -93,8 +102,8 @@ def endpoint() -> str:
 def _load(what: str) -> None:
     """Load huggingface_hub before any clock runs: on a cold disk that alone takes longer than a hub may be silent."""
     try:
-        from huggingface_hub import get_hf_file_metadata  # noqa: F401
-        from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status  # noqa: F401
+        from huggingface_hub import get_token  # noqa: F401
+        from huggingface_hub.utils import get_session, hf_raise_for_status  # noqa: F401
     except ImportError as error:
         raise _translated(error, what) from error
 
@@ -133,43 +142,76 @@ def _patient(work: Callable[[Callable[[], None]], Any], what: str) -> Any:
             raise _translated(value, what)
 
 
-def _head(url: str) -> Any:
-    from huggingface_hub import get_hf_file_metadata
-
-    return get_hf_file_metadata(url, timeout=_silence())
+def _head(url: str, what: str) -> Head:
+    """Ask for one file without its body; redirects within the hub are followed."""
+    for _ in range(MAX_REDIRECTS):
+        with _opened("HEAD", url) as response:
+            _raise_for(response)
+            headers, where = response.headers, response.headers.get("Location")
+            url = _moved(url, where, what)
+            commit = headers.get("X-Repo-Commit")
+            if where is None or commit:  # the hub names the version where it sends one to the file's own place
+                etag = (headers.get("X-Linked-Etag") or headers.get("ETag") or "").removeprefix("W/").strip('"')
+                size = headers.get("X-Linked-Size") or (headers.get("Content-Length") if where is None else None)
+                return Head(commit or "", etag, int(size) if size and re.fullmatch(r"\d{1,20}", size) else None, url)
+    raise _endless(what)
 
 
 def _body(url: str, what: str, told: Callable[[], None]) -> bytes:
     """Give the body of a GET, at most MAX_JSON_BYTES, from the hub's own host alone."""
     for _ in range(MAX_REDIRECTS):
-        where, body = _get(url, what, told)
-        if where is None:
-            return body
-        _same_host(url, where, what)
-        url = urljoin(url, where)
-    raise UnreachableError(f"{endpoint()} redirects {what} without end. Check HF_ENDPOINT.")
+        with _opened("GET", url) as response:
+            _raise_for(response)
+            where = response.headers.get("Location")
+            if where is None or response.status_code < 300:
+                told()
+                return _read(response, what)
+            url = _moved(url, where, what)
+    raise _endless(what)
 
 
-def _get(url: str, what: str, told: Callable[[], None]) -> tuple[str | None, bytes]:
-    """Give where one GET leads, or its body; for huggingface_hub on requests and on httpx alike."""
-    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+def _opened(method: str, url: str) -> Any:
+    """Ask, through huggingface_hub's session; for its versions on requests and on httpx alike.
 
-    headers = {**build_hf_headers(library_name="ropewalk"), "Accept-Encoding": "identity"}
+    The headers are not its own: to name the program that asks, it would send a request without any bound first.
+    """
+    from huggingface_hub import constants, get_token
+    from huggingface_hub.utils import get_session
+
+    headers = {"User-Agent": f"ropewalk/{__version__}", "Accept-Encoding": "identity"}
+    token = None if getattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", False) else get_token()
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
     session: Any = get_session()
     if hasattr(session, "stream"):
-        opened = session.stream("GET", url, headers=headers, timeout=_silence(), follow_redirects=False)
-    else:
-        opened = session.get(url, headers=headers, timeout=_silence(), allow_redirects=False, stream=True)
-    with opened as response:
-        told()
-        if 300 <= response.status_code < 400 and response.headers.get("Location"):
-            return response.headers["Location"], b""
-        if response.status_code >= 400:
-            hf_raise_for_status(response)
-        if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise RopewalkError(f"{endpoint()} sent {what} compressed, though asked not to. Give the path of the file.")
-        chunks = response.iter_raw(_CHUNK) if hasattr(response, "iter_raw") else response.raw.stream(_CHUNK)
-        return None, _limited(chunks, what, time.monotonic() + _silence())
+        return session.stream(method, url, headers=headers, timeout=_silence(), follow_redirects=False)
+    return session.request(method, url, headers=headers, timeout=_silence(), allow_redirects=False, stream=True)
+
+
+def _raise_for(response: Any) -> None:
+    from huggingface_hub.utils import hf_raise_for_status
+
+    if response.status_code >= 400:
+        hf_raise_for_status(response)
+
+
+def _moved(url: str, where: str | None, what: str) -> str:
+    """Give where a redirect leads, or refuse another host."""
+    if where is None:
+        return url
+    _same_host(url, where, what)
+    return urljoin(url, where)
+
+
+def _endless(what: str) -> UnreachableError:
+    return UnreachableError(f"{endpoint()} redirects {what} without end. Check HF_ENDPOINT.")
+
+
+def _read(response: Any, what: str) -> bytes:
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise RopewalkError(f"{endpoint()} sent {what} compressed, though asked not to. Give the path of the file.")
+    chunks = response.iter_raw(_CHUNK) if hasattr(response, "iter_raw") else response.raw.stream(_CHUNK)
+    return _limited(chunks, what, time.monotonic() + _silence())
 
 
 def _limited(chunks: Iterator[bytes], what: str, until: float) -> bytes:
@@ -209,7 +251,10 @@ def _translated(error: Exception, what: str) -> Exception:
             "set HF_TOKEN, or give the path of the file."
         )
     if "RevisionNotFoundError" in names:
-        return RopewalkError(f"{endpoint()} has no such revision when asked for {what}. Check what stands after @.")
+        return RopewalkError(
+            f"{endpoint()} has no such revision when asked for {what}. Check what stands after @; a "
+            "slash in a branch's name is written %2F after hf://."
+        )
     if "EntryNotFoundError" in names and "LocalEntryNotFoundError" not in names:
         return AbsentError(what)
     if "RepositoryNotFoundError" in names or status == 401:

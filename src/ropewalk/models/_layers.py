@@ -68,8 +68,8 @@ def _note_unread_blocks(
                     message=f"{blocks.flat.key(name)} stands beside blocks by layer type, which are read alone. Move "
                     "it into the blocks that it is meant for, or delete it.",
                 )
-    for label in blocks.nested:
-        if label not in used:
+    for label, block in blocks.nested.items():
+        if label not in used and block is not None:
             key = blocks.flat.key(label)
             view.reading.find(
                 "key-unused",

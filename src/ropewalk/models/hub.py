@@ -114,9 +114,11 @@ def locate(name: str) -> HubFile:
             or f"{shown(name)} is no hub id. Write org/name, org/name@revision or hf://org/name/path/config.json."
         )
     if found.path is not None and not found.path.endswith(".json"):
+        branch = f"{found.revision}/{found.path}"
+        hint = f" For the branch {branch}, write hf://{found.repo}@{quote(branch, safe='')}." if "@" in name else ""
         raise RopewalkError(
             f"{name} names {found.path}; only configurations (.json) are fetched from the hub, never weights. Run "
-            f"`hf download {found.repo} {found.path}` and give the path of the file."
+            f"`hf download {found.repo} {found.path}` and give the path of the file.{hint}"
         )
     places = PLACES if found.path is None else (found.path,)
     if _offline() or not installed():

@@ -1,6 +1,7 @@
 """read(): whatever names a model, to a Model."""
 
 import difflib
+import errno
 import json
 import re
 from collections.abc import Mapping
@@ -83,6 +84,19 @@ def _exists(path: Path) -> bool:
         return False
 
 
+def _check_link(path: Path) -> None:
+    """Refuse symbolic links that lead to nothing, before the name is taken for a hub id."""
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RopewalkError(f"{path} runs through symbolic links that lead in a circle. Mend them.") from error
+        if path.is_symlink():
+            raise RopewalkError(f"{path} is a symbolic link to what is not there. Mend it.") from error
+    except ValueError:
+        pass
+
+
 def _read_path(path: Path) -> Model:
     if path.is_dir():
         path = _file_in(path)
@@ -157,6 +171,7 @@ def _json_behind(name: str) -> Mapping[str, Any] | None:
     if not (name and _exists(path)):
         if name in _presets():
             return preset(name)["config"]
+        _check_link(path)
         found = _on_hub(name)
         return None if found is None else read_json(found.path)
     if path.is_dir():
@@ -180,6 +195,7 @@ def _read_name(name: str) -> Model:
     presets = _presets()
     if name in presets:
         return _read_object(presets[name]["config"], f"preset {name}")
+    _check_link(Path(name))
     found = _on_hub(name)
     if found is not None:
         return _read_object(read_json(found.path), found.words)
