@@ -6,7 +6,7 @@ from typing import Any
 
 from ..comparison.sides import check_whole
 from ..errors import RopewalkError
-from ..models._homes import find_blocks
+from ..models._class_block import blocks_of
 from ..models._layers import _label_of
 from ..models._reading import Reading, View, _as_number
 from ..models.architectures import Label, architecture
@@ -27,6 +27,7 @@ class Source:
         layers: the numbers of the layers that use it.
         rope: as ropewalk reads it.
         block: the keys of its block of rope parameters; empty where it has none.
+        implied: the file has no block, and transformers' class takes this one in its place.
         home: the name of the block in the file, "rope_parameters" or "rope_scaling"; "" where there is none.
         label: the layer type whose block it is, None for a flat one.
         nests: transformers' class moves a flat block of this architecture into blocks by layer type.
@@ -42,6 +43,7 @@ class Source:
     layers: tuple[int, ...]
     rope: Rope
     block: Mapping[str, Any]
+    implied: bool
     home: str
     label: str | None
     nests: bool
@@ -109,6 +111,7 @@ def _of_rope(rope: Rope, part: str, use: str, numbers: tuple[int, ...], model_ty
         layers=numbers,
         rope=rope,
         block={**data, "rope_theta": rope.rope_theta},
+        implied=False,
         home="",
         label=None,
         nests=False,
@@ -125,7 +128,7 @@ def _of_config(config: Mapping[str, Any], model: Model) -> Iterator[Source]:
         layers = model.parts.get(part.name, ())
         reading = Reading(part.name)
         arch = architecture(part.model_type, part.data).stack(part.name)
-        blocks = find_blocks(View(part.data, reading, part.path), arch.block_keys)
+        blocks = blocks_of(View(part.data, reading, part.path), arch)
         labels = arch.labels or dict.fromkeys(blocks.nested)
         found: dict[tuple[str, Rope, str | None], list[int]] = {}
         for (use, rope, kind), numbers in _grouped(layers).items():
@@ -141,7 +144,8 @@ def _of_config(config: Mapping[str, Any], model: Model) -> Iterator[Source]:
                 layers=tuple(sorted(numbers)),
                 rope=rope,
                 block={} if view is None or not scaled else view.data,
-                home=blocks.flat.path.rpartition(".")[2] if view is not None else "",
+                implied=blocks.implied,
+                home=blocks.flat.path.rpartition(".")[2] if view is not None and not blocks.implied else "",
                 label=label if nested else None,
                 nests=arch.nests and not nested,
                 top=part.data,

@@ -5,6 +5,7 @@ Each entry is keyed by model_type. `docs/spec.md` explains every key; the ones t
 - ``class``: the configuration class, for "default of <class>"; ``source``: where the facts were read.
 - ``pairing``, ``direction``, ``theta`` (the class default; null where unknown), ``theta_fixed`` (a constant of the
   code, which configurations do not carry), ``partial_rotary_factor``, ``rotary_dim``, ``defaults`` (sizes).
+- ``block``: the rope parameters that the class takes, whole, where a configuration has no block of them.
 - ``positions``: what the architecture uses instead, when it has no RoPE at all.
 - ``labels``: ropes by layer type; ``layers``: which layer has which type; ``off_kinds``: types without RoPE.
 """
@@ -61,6 +62,7 @@ class Architecture:
     ratio_key: str | None = None
     reads_alpha: bool = False
     rope_type: str = "default"
+    block: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     partial_rotary_factor: float | None = None
     rotary_dim: int | None = None
