@@ -29,17 +29,16 @@ BLOCKS = {
 }
 # θ where the block is there and has none: the class's default_theta, which for some is not the base of its own block
 EMPTY = {"ministral3": 1e4, "higgs_audio_v2": 1e4}
+NUMBERS = """
+    factor original_max_position_embeddings low_freq_factor high_freq_factor beta_fast beta_slow truncate
+    attention_factor mscale mscale_all_dim
+""".split()
 ABSENT = ({}, {"rope_parameters": None}, {"rope_scaling": None}, {"rope_scaling": {}})
 
 
 def plain(scaling):
     """The numbers of a scaling that transformers' blocks state; those for the softmax scale stand elsewhere."""
-    return scaling.rope_type, {
-        name: getattr(scaling, name)
-        for name in ("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast")
-        + ("beta_slow", "truncate", "attention_factor", "mscale", "mscale_all_dim")
-        if hasattr(scaling, name)
-    }
+    return scaling.rope_type, {name: getattr(scaling, name) for name in NUMBERS if hasattr(scaling, name)}
 
 
 @pytest.mark.parametrize("absent", ABSENT, ids=repr)

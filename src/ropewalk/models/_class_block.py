@@ -1,9 +1,5 @@
 """The block of rope parameters that a configuration class takes where the file has none."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from .._checks import shown
 from ._homes import Blocks, find_blocks
 from ._reading import View
 from ._words import Translated
@@ -28,7 +24,7 @@ def blocks_of(view: View, arch: Architecture) -> Blocks:
 
 
 def _note_implied(view: View, arch: Architecture) -> None:
-    words = _in_words(arch.block)
+    words = ", ".join(f"{name} {_in_words(value)}" for name, value in arch.block.items())
     view.reading.find(
         "scaling-implied",
         key=view.key("rope_parameters"),
@@ -39,10 +35,7 @@ def _note_implied(view: View, arch: Architecture) -> None:
     )
 
 
-def _in_words(block: Mapping[str, Any]) -> str:
-    numbers = (f"{name} {value if isinstance(value, str) else _number(value)}" for name, value in block.items())
-    return ", ".join(numbers)
-
-
-def _number(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else shown(value)
+def _in_words(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
