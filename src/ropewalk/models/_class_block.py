@@ -1,5 +1,9 @@
-"""The block of rope parameters that a configuration class takes where the file has none."""
+"""Blocks of rope parameters as an architecture's class takes them: its own for none in the file, and a flat one by key.
 
+The rules are those of transformers 5.24's configuration classes, __post_init__ and convert_rope_params_to_dict.
+"""
+
+from .._checks import shown
 from ._homes import Blocks, find_blocks
 from ._reading import View
 from ._words import Translated
@@ -7,20 +11,37 @@ from .architectures import Architecture
 
 
 def blocks_of(view: View, arch: Architecture) -> Blocks:
-    """Find the blocks of a part: the file's, else the one that the architecture's class puts in their place.
+    """Find the blocks of a part: those of the file that the architecture's class reads, else the class's own.
 
     transformers takes an absent and a null block, and an empty rope_scaling, for none; an empty rope_parameters is one.
+    Some classes read rope_parameters by layer type alone, and a flat block under rope_scaling only.
 
     Raises:
         UnreadableError: where what stands in the place of a block is none; an error finding says so.
     """
     blocks = find_blocks(view, arch.block_keys)
+    if arch.flat_key and blocks.flat.data and not blocks.nested and blocks.flat.path != view.key(arch.flat_key):
+        _note_flat(view, arch, blocks.flat)
+        return Blocks(flat=View({}, view.reading), nested={})
     if not arch.block or blocks.flat.data or blocks.nested or view.data.get("rope_parameters") is not None:
         return blocks
     _note_implied(view, arch)
     origins = dict.fromkeys(arch.block, arch.described())
     flat = Translated(arch.block, view.reading, origins, view.key("rope_parameters"))
     return Blocks(flat=flat, nested={}, implied=True)
+
+
+def _note_flat(view: View, arch: Architecture, flat: View) -> None:
+    kinds = " and ".join(arch.labels)
+    spelled = next((flat.data[name] for name in ("rope_type", "type") if name in flat), None)
+    view.reading.find(
+        "key-unused",
+        key=flat.path,
+        seen="a flat block" if spelled is None else f"a flat block, rope_type {shown(spelled)}",
+        right=f"blocks for {kinds} inside it",
+        message=f"{flat.path} is flat, and {arch.config_class} reads it by layer type alone: transformers 5.24 takes "
+        f"no scaling and no base from it, and nor does this description. Write blocks for {kinds} into it.",
+    )
 
 
 def _note_implied(view: View, arch: Architecture) -> None:

@@ -6,6 +6,7 @@ Each entry is keyed by model_type. `docs/spec.md` explains every key; the ones t
 - ``pairing``, ``direction``, ``theta`` (the class default; null where unknown), ``theta_fixed`` (a constant of the
   code, which configurations do not carry), ``partial_rotary_factor``, ``rotary_dim``, ``defaults`` (sizes).
 - ``block``: the rope parameters that the class takes, whole, where a configuration has no block of them.
+- ``flat_key``: the one key under which the class reads a block that is not laid out by layer type.
 - ``positions``: what the architecture uses instead, when it has no RoPE at all.
 - ``labels``: ropes by layer type; ``layers``: which layer has which type; ``off_kinds``: types without RoPE.
 """
@@ -70,6 +71,7 @@ class Architecture:
     head_dim_keys: tuple[str, ...] = ()
     head_dim_heads: int = 1
     block_keys: tuple[str, ...] = ()
+    flat_key: str | None = None
     unused: tuple[str, ...] = ()
     rotary_tail: bool = False
     ignore_partial: bool = False
