@@ -68,6 +68,16 @@ ENGINES = (
         id="nested-on-loading",
     ),
     Case(
+        name="engines-truncate",
+        fault=config(rope_parameters={"full_attention": yarn()["rope_parameters"], "truncate": False}),
+        twin=config(rope_parameters={"full_attention": yarn()["rope_parameters"], "truncate": True}),
+        where="text: rope_parameters.truncate",
+        seen=("false beside the blocks", "absent inside"),
+        right=("false",),
+        message=("transformers", "vLLM", "inside each block"),
+        id="beside-blocks",
+    ),
+    Case(
         name="engines-mscale",
         fault=yarn(mscale=0.8),
         twin=yarn(),

@@ -86,3 +86,55 @@ def test_other_models_read_a_flat_rope_parameters(model_type):
     target = config(model_type, rope_parameters=YARN)
     assert full(target).scaling.rope_type == "yarn"
     assert unused(target) == []
+
+
+# --- truncate beside blocks by layer type
+
+NESTED = {kind: {**YARN, "factor": 8.0} for kind in ("full_attention", "sliding_attention")}
+READS_BESIDE = ("gemma3_text", "gemma3n_text", "olmo3", "t5gemma2_text", "ultrabert")
+
+
+def beside(model_type, truncate, inside=None):
+    blocks = {kind: {**block, **({} if inside is None else {"truncate": inside})} for kind, block in NESTED.items()}
+    return config(model_type, rope_parameters={**blocks, "truncate": truncate})
+
+
+@pytest.mark.parametrize("inside", [None, True, False])
+@pytest.mark.parametrize("truncate", [True, False])
+def test_truncate_beside_the_blocks_acts_and_the_one_inside_gives_way(truncate, inside):
+    model = read(beside("gemma3_text", truncate, inside))
+    assert {rope.scaling.truncate for rope in model.ropes} == {truncate}
+    assert model.sources["text.full_attention.truncate"] == "rope_parameters.truncate"
+    names = {one.name for one in model.findings}
+    assert "key-unused" not in names
+    assert ("engines-truncate" in names) == (not truncate or inside is False)
+
+
+@pytest.mark.parametrize("model_type", [*READS_BESIDE, "step3p5"])
+@pytest.mark.parametrize("truncate", [True, False])
+def test_truncate_beside_the_blocks_is_read_as_transformers_reads_it(model_type, truncate):
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers", minversion="5.24", exc_type=ImportError)
+    target = beside(model_type, truncate)
+    kind = transformers.models.auto.configuration_auto.CONFIG_MAPPING
+    made = (kind[model_type] if model_type in kind else _class(transformers, model_type)).from_dict(
+        copy.deepcopy(target)
+    )
+    code = importlib.import_module(type(made).__module__.replace("configuration_", "modeling_"))
+    name = next(one for one in vars(code) if one.endswith("RotaryEmbedding") and "Vision" not in one)
+    theirs = getattr(code, name)(config=made).full_attention_inv_freq.double().numpy()
+    np.testing.assert_allclose(full(target).pairs().inv_freq, theirs, rtol=3e-6)
+    assert full(target).scaling.truncate == (truncate or model_type == "step3p5")
+    assert ("key-unused" in {one.name for one in read(target).findings}) == (model_type == "step3p5")
+
+
+def test_engines_differ_about_truncate_beside_the_blocks():
+    seen = {
+        one.engine: one
+        for group in read_engines(beside("gemma3_text", False)).groups
+        for one in group.readings
+        if one.rope is not None
+    }
+    assert seen["transformers"].rope.scaling.truncate is False
+    assert seen["vLLM"].rope.scaling.truncate is True
+    assert "ignores truncate beside the blocks by layer type" in seen["vLLM"].notes

@@ -30,6 +30,7 @@ class Source:
         implied: the file has no block, and transformers' class takes this one in its place.
         home: the name of the block in the file, "rope_parameters" or "rope_scaling"; "" where there is none.
         label: the layer type whose block it is, None for a flat one.
+        beside: the keys beside its block that the class reads, where the blocks are by layer type.
         nests: transformers' class moves a flat block of this architecture into blocks by layer type.
         top: the keys of the part itself.
         model_type: the architecture's name, or None.
@@ -46,6 +47,7 @@ class Source:
     implied: bool
     home: str
     label: str | None
+    beside: Mapping[str, Any]
     nests: bool
     top: Mapping[str, Any]
     model_type: str | None
@@ -114,6 +116,7 @@ def _of_rope(rope: Rope, part: str, use: str, numbers: tuple[int, ...], model_ty
         implied=False,
         home="",
         label=None,
+        beside={},
         nests=False,
         top={},
         model_type=model_type,
@@ -147,6 +150,7 @@ def _of_config(config: Mapping[str, Any], model: Model) -> Iterator[Source]:
                 implied=blocks.implied,
                 home=blocks.flat.path.rpartition(".")[2] if view is not None and not blocks.implied else "",
                 label=label if nested else None,
+                beside=blocks.flat.data if nested and not arch.drops_beside else {},
                 nests=arch.nests and not nested,
                 top=part.data,
                 model_type=part.model_type if isinstance(part.model_type, str) else None,

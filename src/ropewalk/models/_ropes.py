@@ -63,6 +63,7 @@ def _read_rope(view: View, blocks: Blocks, arch: Architecture, label: str | None
                 max_position_embeddings=longest,
                 top_original=_top_original(view, block, arch),
                 nested=nested,
+                beside=blocks.flat if nested and not arch.drops_beside else None,
                 nests=arch.nests and not nested,
                 scale_softmax=arch.scale_softmax,
                 attention_factor=facts.attention_factor

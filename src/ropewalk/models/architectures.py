@@ -7,6 +7,7 @@ Each entry is keyed by model_type. `docs/spec.md` explains every key; the ones t
   code, which configurations do not carry), ``partial_rotary_factor``, ``rotary_dim``, ``defaults`` (sizes).
 - ``block``: the rope parameters that the class takes, whole, where a configuration has no block of them.
 - ``flat_key``: the one key under which the class reads a block that is not laid out by layer type.
+- ``drops_beside``: whether the class drops keys beside blocks by layer type, `truncate` among them.
 - ``positions``: what the architecture uses instead, when it has no RoPE at all.
 - ``labels``: ropes by layer type; ``layers``: which layer has which type; ``off_kinds``: types without RoPE.
 """
@@ -72,6 +73,7 @@ class Architecture:
     head_dim_heads: int = 1
     block_keys: tuple[str, ...] = ()
     flat_key: str | None = None
+    drops_beside: bool = False
     unused: tuple[str, ...] = ()
     rotary_tail: bool = False
     ignore_partial: bool = False
