@@ -97,3 +97,75 @@ def test_engines_see_the_class_s_block():
     seen = {one.engine: one.rope.scaling for one in readings if one.rope is not None}
     assert seen["transformers"] == seen["vLLM"] == UNROUNDED
     assert seen["mlx-lm"] == Default()  # it reads the file alone
+
+
+# --- blocks by layer type, and rotated fractions that stand in the class's block alone
+
+# by layer type: θ and rotated fraction, stated a second time from the classes
+BY_TYPE = {
+    "laguna": {"full_attention": (5e5, 0.5), "sliding_attention": (1e4, 1.0)},
+    "mellum": {"full_attention": (5e5, 1.0), "sliding_attention": (1e4, 1.0)},
+    "zaya": {"hybrid": (5e6, 0.5), "hybrid_sliding": (1e4, 0.5)},
+    "dory": {"full_attention": (1e7, 1.0), "sliding_attention": (1e4, 1.0)},
+    "embedding_gemma2_text": {"full_attention": (1e6, 1.0), "sliding_attention": (1e4, 1.0)},
+}
+PROPORTIONAL = {"gemma4_text": 0.25, "gemma4_unified_text": 0.25, "diffusion_gemma_text": 0.25, "lfm3": 0.5}
+
+
+def layers(model_type, **keys):
+    kinds = list(BY_TYPE.get(model_type, {"full_attention": 0, "sliding_attention": 0}))
+    config = {"model_type": model_type, "num_hidden_layers": 2, "layer_types": kinds, "head_dim": 128, **keys}
+    return dict(zip(kinds, read(config).layers, strict=True)), read(config)
+
+
+@pytest.mark.parametrize("keys", [{}, {"rope_parameters": None}, {"rope_theta": 777.0}], ids=repr)
+@pytest.mark.parametrize("model_type", BY_TYPE)
+def test_the_class_s_block_by_layer_type_stands_for_an_absent_one(model_type, keys):
+    found, model = layers(model_type, **keys)
+    for kind, (theta, fraction) in BY_TYPE[model_type].items():
+        rope = found[kind].rope
+        assert (rope.rope_theta, rope.width) == (theta, int(rope.head_dim * fraction))
+        assert model.sources[f"text.{kind}.rope_theta"].startswith("default of ")
+    names = [one.name for one in model.findings]
+    assert ("theta-conflict" in names) == ("rope_theta" in keys)
+    assert ("theta-default" in names) == ("rope_theta" not in keys)
+    assert "scaling-implied" not in names
+
+
+@pytest.mark.parametrize("model_type", ["laguna", "zaya"])
+def test_a_block_that_is_there_takes_no_rotated_fraction_from_the_class(model_type):
+    block = {kind: {"rope_type": "default", "rope_theta": 5e4} for kind in BY_TYPE[model_type]}
+    found, _ = layers(model_type, rope_parameters=block)
+    assert {(layer.rope.rope_theta, layer.rope.width) for layer in found.values()} == {(5e4, 128)}
+
+
+@pytest.mark.parametrize("model_type", PROPORTIONAL)
+def test_proportional_scaling_stands_in_the_class_s_block_alone(model_type):
+    found, model = layers(model_type)
+    assert found["full_attention"].rope.scaling.partial_rotary_factor == PROPORTIONAL[model_type]
+    assert found["sliding_attention"].rope.scaling == Default()
+    (one,) = [one for one in model.findings if one.name == "scaling-implied"]
+    assert "full_attention: rope_type proportional" in one.right
+    block = {kind: {"rope_theta": 5e4} for kind in ("full_attention", "sliding_attention")}
+    found, _ = layers(model_type, rope_parameters=block)
+    assert {layer.rope.scaling.rope_type for layer in found.values()} == {"default"}
+
+
+@pytest.mark.parametrize(("model_type", "width"), [("moonshine_streaming", 32), ("laguna", 64)])
+def test_a_fraction_of_the_class_s_block_is_noted(model_type, width):
+    model = read({"model_type": model_type})
+    assert model.ropes[0].width == width
+    assert "partial_rotary_factor" in "".join(one.message for one in model.findings if one.name == "class-default")
+
+
+@pytest.mark.parametrize("model_type", [*BY_TYPE, *PROPORTIONAL])
+def test_blocks_by_layer_type_are_those_of_transformers(model_type):
+    transformers = pytest.importorskip("transformers", minversion="5.24", exc_type=ImportError)
+    made = transformers.AutoConfig.for_model(model_type).rope_parameters
+    found, _ = layers(model_type)
+    for kind, layer in found.items():
+        rope = layer.rope
+        assert made[kind]["rope_theta"] == rope.rope_theta
+        assert made[kind]["rope_type"] == rope.scaling.rope_type
+        if rope.scaling == Default():
+            assert int(rope.head_dim * made[kind].get("partial_rotary_factor", 1.0)) == rope.width

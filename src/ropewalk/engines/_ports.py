@@ -66,7 +66,7 @@ def mlx(source: Source) -> Outcome:
     kind = MLX_ALIASES.get(source.model_type or "", source.model_type or "")
     if source.home == "rope_parameters" and kind in MLX_DEFAULT_THETA and source.label is None:
         return _mlx_unread(source, kind)
-    if source.implied:
+    if source.implied and source.label is None:
         notes.append("reads the file alone, which has no block of rope parameters: no scaling")
         theta = source.top_number("rope_theta") or rope.rope_theta
         return Outcome(rope=rope.replace(rope_theta=theta, scaling=Default()), notes=notes)

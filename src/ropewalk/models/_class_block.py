@@ -3,6 +3,9 @@
 The rules are those of transformers 5.24's configuration classes, __post_init__ and convert_rope_params_to_dict.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from .._checks import shown
 from ._homes import Blocks, find_blocks
 from ._reading import View
@@ -26,9 +29,15 @@ def blocks_of(view: View, arch: Architecture) -> Blocks:
     if not arch.block or blocks.flat.data or blocks.nested or view.data.get("rope_parameters") is not None:
         return blocks
     _note_implied(view, arch)
-    origins = dict.fromkeys(arch.block, arch.described())
-    flat = Translated(arch.block, view.reading, origins, view.key("rope_parameters"))
-    return Blocks(flat=flat, nested={}, implied=True)
+    made = {label: _from_class(view, arch, block) for label, block in _by_label(arch.block).items()}
+    flat = made.pop("", View({}, view.reading))
+    return Blocks(flat=flat, nested=made, implied=True)
+
+
+def _from_class(view: View, arch: Architecture, block: Mapping[str, Any]) -> View:
+    """Give a block whose every key says that it comes from the class."""
+    origins = dict.fromkeys(block, arch.described())
+    return Translated(block, view.reading, origins, view.key("rope_parameters"))
 
 
 def _note_flat(view: View, arch: Architecture, flat: View) -> None:
@@ -45,7 +54,13 @@ def _note_flat(view: View, arch: Architecture, flat: View) -> None:
 
 
 def _note_implied(view: View, arch: Architecture) -> None:
-    words = ", ".join(f"{name} {_in_words(value)}" for name, value in arch.block.items())
+    scaled = {name: block for name, block in _by_label(arch.block).items() if block["rope_type"] != "default"}
+    if not scaled:
+        return
+    words = "; ".join(
+        f"{f'{label}: ' if label else ''}{', '.join(f'{name} {_in_words(value)}' for name, value in block.items())}"
+        for label, block in scaled.items()
+    )
     view.reading.find(
         "scaling-implied",
         key=view.key("rope_parameters"),
@@ -54,6 +69,10 @@ def _note_implied(view: View, arch: Architecture) -> None:
         message=f"there is no rope_parameters, and {arch.config_class} then takes a block of its own: {words}. The "
         "checkpoint may have been trained with another; add the block to the file.",
     )
+
+
+def _by_label(block: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    return block if all(isinstance(inner, Mapping) for inner in block.values()) else {"": block}
 
 
 def _in_words(value: object) -> str:

@@ -66,7 +66,7 @@ def _note_unread_blocks(
                     message=f"{blocks.flat.key(name)} stands beside blocks by layer type, which are read alone. Move "
                     "it into the blocks that it is meant for, or delete it.",
                 )
-    for label in blocks.nested:
+    for label in () if blocks.implied else blocks.nested:
         if label not in used:
             key = blocks.flat.key(label)
             view.reading.find(

@@ -37,7 +37,8 @@ def theta_of(
     if scaled or nested:
         candidates += _thetas_in(block, ("rope_theta",))
     candidates += _thetas_in(view, facts.theta_keys)
-    if not facts.theta_keys and not (nested and candidates):
+    of_file = candidates and candidates[0][1] != arch.described()
+    if not facts.theta_keys and not (nested and of_file):
         candidates += _thetas_in(view, (*arch.theta_keys, *THETA_KEYS))
         for home in THETA_HOMES:
             inner = view.sub(home)
@@ -62,7 +63,7 @@ def theta_of(
         if origin == arch.described() and len(candidates) == 1:
             _note_class_theta(view, arch, theta, label)
         return theta
-    default = facts.theta if facts.theta is not None else arch.theta
+    default = facts.theta if facts.theta is not None and not (nested and arch.theta) else arch.theta
     where = block.key("rope_theta") if block.path else view.key("rope_theta")
     if default is None:
         reading.source("rope_theta", "missing", label)

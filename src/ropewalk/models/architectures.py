@@ -5,7 +5,8 @@ Each entry is keyed by model_type. `docs/spec.md` explains every key; the ones t
 - ``class``: the configuration class, for "default of <class>"; ``source``: where the facts were read.
 - ``pairing``, ``direction``, ``theta`` (the class default; null where unknown), ``theta_fixed`` (a constant of the
   code, which configurations do not carry), ``partial_rotary_factor``, ``rotary_dim``, ``defaults`` (sizes).
-- ``block``: the rope parameters that the class takes, whole, where a configuration has no block of them.
+- ``block``: the rope parameters that the class takes, whole, where a configuration has no block of them; by layer type
+  where the class has it so. A block that is there gets nothing from it.
 - ``flat_key``: the one key under which the class reads a block that is not laid out by layer type.
 - ``drops_beside``: whether the class drops keys beside blocks by layer type, `truncate` among them.
 - ``positions``: what the architecture uses instead, when it has no RoPE at all.
@@ -34,7 +35,6 @@ class Label:
         head_dim_keys: keys of the head width, where this type has its own.
         head_dim: class default of that width, or None.
         attention_factor: the factor on cos and sin that the code takes where the file gives none, or None.
-        rope_type: class default of the scaling type, or None.
     """
 
     theta: float | None = None
@@ -44,7 +44,6 @@ class Label:
     head_dim_keys: tuple[str, ...] = ()
     head_dim: int | None = None
     attention_factor: float | None = None
-    rope_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
