@@ -97,12 +97,12 @@ def test_every_preset_that_can_be_said_loads_with_the_same_frequencies(name, eng
 
 
 def scaled(model_type, scaling, **changes):
-    """A model of that type with its class's defaults, every rope of it scaled."""
+    """A model of that type with its class's defaults, every rope of it scaled, no query."""
     model = read({"model_type": model_type})
-    layers = [
-        replace(one, ropes={use: rope.replace(scaling=scaling, **changes) for use, rope in one.ropes.items()})
-        for one in model.layers
-    ]
+    layers = []
+    for one in model.layers:
+        ropes = {use: rope.replace(scaling=scaling, **changes) for use, rope in one.ropes.items()}
+        layers.append(replace(one, ropes=ropes, query_scale=None))
     part = next(name for name, found in model.parts.items() if found is model.layers)
     return replace(model, parts={**model.parts, part: tuple(layers)})
 

@@ -57,6 +57,14 @@ def smollm3(flags: list[int]) -> dict[str, Any]:
     return config(model_type="smollm3", num_hidden_layers=6, no_rope_layers=flags)
 
 
+def old_gemma3(**keys: Any) -> dict[str, Any]:
+    """A Gemma 3 with a flat block, which its class reads under the old key alone."""
+    block = {**yarn()["rope_parameters"], **keys}
+    theta = block.pop("rope_theta")
+    model = {"model_type": "gemma3_text", "num_hidden_layers": 6, "rope_theta": theta, "rope_scaling": block}
+    return yarn(model={**model, "rope_parameters": DROP})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """A config with a fault, its twin, and the words that the finding's fields hold."""

@@ -1,6 +1,6 @@
 """Configurations that engines read differently."""
 
-from ._cases import Case, config, linear, longrope, proportional, yarn
+from ._cases import Case, config, linear, longrope, old_gemma3, proportional, yarn
 
 ENGINES = (
     Case(
@@ -60,12 +60,22 @@ ENGINES = (
     ),
     Case(
         name="engines-truncate",
-        fault=yarn(model={"model_type": "gemma3_text", "num_hidden_layers": 6}, truncate=False),
-        twin=yarn(model={"model_type": "gemma3_text", "num_hidden_layers": 6}),
-        where="text: rope_parameters.truncate",
+        fault=old_gemma3(truncate=False),
+        twin=old_gemma3(),
+        where="text: rope_scaling.truncate",
         seen=("false",),
         message=("transformers", "nests this block", "llama.cpp", "MLX"),
         id="nested-on-loading",
+    ),
+    Case(
+        name="engines-truncate",
+        fault=config(rope_parameters={"full_attention": yarn()["rope_parameters"], "truncate": False}),
+        twin=config(rope_parameters={"full_attention": yarn()["rope_parameters"], "truncate": True}),
+        where="text: rope_parameters.truncate",
+        seen=("false beside the blocks", "absent inside"),
+        right=("false",),
+        message=("transformers", "vLLM", "inside each block"),
+        id="beside-blocks",
     ),
     Case(
         name="engines-mscale",

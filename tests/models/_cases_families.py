@@ -35,6 +35,16 @@ FAMILIES = (
         message=("8", "32", "Llama 3.2"),
     ),
     Case(
+        name="scaling-implied",
+        fault={"model_type": "gpt_oss"},
+        twin={"model_type": "gpt_oss", "rope_parameters": {"rope_type": "default"}},
+        where="text: rope_parameters",
+        seen=("absent",),
+        right=("yarn", "factor 32", "truncate false", "GptOssConfig"),
+        message=("GptOssConfig", "4096"),
+        id="class",
+    ),
+    Case(
         name="ramp-inverted",
         fault={"n_layer": 2, "n_embd": 64, "n_head": 4, "block_size": 8, "rope_base": 10000}
         | {"rope_adjustments": {"factor": 4, "beta_fast": 32, "beta_slow": 1, "original_max_seq_len": 4096}},

@@ -1,6 +1,6 @@
 """Configurations that are read, but probably do not say what was meant."""
 
-from ._cases import DROP, Case, config, linear, llama3, longrope, mrope, smollm3, yarn
+from ._cases import DROP, Case, config, linear, llama3, longrope, mrope, old_gemma3, smollm3, yarn
 
 WARNINGS = (
     Case(
@@ -58,6 +58,16 @@ WARNINGS = (
         seen=("[6, 8, 6]",),
         right=("[7, 7, 6]",),
         message=("[6, 8, 6]", "[7, 7, 6]"),
+    ),
+    Case(
+        name="key-unused",
+        fault=yarn(model={"model_type": "gemma3_text", "num_hidden_layers": 6}),
+        twin=old_gemma3(),
+        where="text: rope_parameters",
+        seen=("flat", "yarn"),
+        right=("full_attention", "sliding_attention"),
+        message=("Gemma3TextConfig", "transformers 5.24"),
+        id="flat",
     ),
     Case(
         name="key-unused",

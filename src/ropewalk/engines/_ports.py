@@ -66,6 +66,10 @@ def mlx(source: Source) -> Outcome:
     kind = MLX_ALIASES.get(source.model_type or "", source.model_type or "")
     if source.home == "rope_parameters" and kind in MLX_DEFAULT_THETA and source.label is None:
         return _mlx_unread(source, kind)
+    if source.implied and source.label is None:
+        notes.append("reads the file alone, which has no block of rope parameters: no scaling")
+        theta = source.top_number("rope_theta") or rope.rope_theta
+        return Outcome(rope=rope.replace(rope_theta=theta, scaling=Default()), notes=notes)
     spelled = source.block.get("type") or source.block.get("rope_type") or "default"
     if "type" in source.block and "rope_type" in source.block and source.block["type"] != source.block["rope_type"]:
         notes.append(f"takes type, {spelled!r}, before rope_type")

@@ -37,7 +37,8 @@ def transformers(source: Source) -> Outcome:
         if factor is None or rope.max_position_embeddings is None:
             return Outcome(refused=f"{spelled!r} scaling needs factor", notes=[*notes, "ignores alpha"])
         return Outcome(rope=rope.replace(scaling=Dynamic(factor=factor)), notes=[*notes, "ignores alpha"])
-    if isinstance(scaling, Yarn) and (source.label is not None or source.nests) and not scaling.truncate:
+    overlooked = source.nests or (source.label is not None and source.beside.get("truncate") is None)
+    if isinstance(scaling, Yarn) and overlooked and not scaling.truncate:
         scaling = replace(scaling, truncate=True)
         block = f"inside the block of {source.label}" if source.label is not None else "once its class nests the block"
         notes.append(f"ignores truncate {block} and rounds")
@@ -55,6 +56,9 @@ def vllm(source: Source) -> Outcome:
     if isinstance(scaling, Ntk) and source.spelled == "ntk":
         return Outcome(rope=rope.replace(scaling=Ntk(factor=scaling.factor, method="vllm")), notes=notes)
     if isinstance(scaling, Yarn):
+        if source.beside.get("truncate") is not None:
+            notes.append("ignores truncate beside the blocks by layer type")
+            scaling = replace(scaling, truncate=source.block.get("truncate") is not False)
         if is_deepseek(source):
             scaling = deepseek(source, scaling, notes, multiplied=1.0)
         return Outcome(rope=rope.replace(scaling=scaling), notes=notes)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..comparison.sides import check_whole
 from ..errors import RopewalkError
-from ..models._homes import find_blocks
+from ..models._class_block import blocks_of
 from ..models._layers import _label_of
 from ..models._reading import Reading, View, _as_number
 from ..models.architectures import Label, architecture
@@ -27,8 +27,10 @@ class Source:
         layers: the numbers of the layers that use it.
         rope: as ropewalk reads it.
         block: the keys of its block of rope parameters; empty where it has none.
+        implied: the file has no block, and transformers' class takes this one in its place.
         home: the name of the block in the file, "rope_parameters" or "rope_scaling"; "" where there is none.
         label: the layer type whose block it is, None for a flat one.
+        beside: the keys beside its block that the class reads, where the blocks are by layer type.
         nests: transformers' class moves a flat block of this architecture into blocks by layer type.
         top: the keys of the part itself.
         model_type: the architecture's name, or None.
@@ -42,8 +44,10 @@ class Source:
     layers: tuple[int, ...]
     rope: Rope
     block: Mapping[str, Any]
+    implied: bool
     home: str
     label: str | None
+    beside: Mapping[str, Any]
     nests: bool
     top: Mapping[str, Any]
     model_type: str | None
@@ -109,8 +113,10 @@ def _of_rope(rope: Rope, part: str, use: str, numbers: tuple[int, ...], model_ty
         layers=numbers,
         rope=rope,
         block={**data, "rope_theta": rope.rope_theta},
+        implied=False,
         home="",
         label=None,
+        beside={},
         nests=False,
         top={},
         model_type=model_type,
@@ -125,7 +131,7 @@ def _of_config(config: Mapping[str, Any], model: Model) -> Iterator[Source]:
         layers = model.parts.get(part.name, ())
         reading = Reading(part.name)
         arch = architecture(part.model_type, part.data).stack(part.name)
-        blocks = find_blocks(View(part.data, reading, part.path), arch.block_keys)
+        blocks = blocks_of(View(part.data, reading, part.path), arch)
         labels = arch.labels or dict.fromkeys(blocks.nested)
         found: dict[tuple[str, Rope, str | None], list[int]] = {}
         for (use, rope, kind), numbers in _grouped(layers).items():
@@ -141,8 +147,10 @@ def _of_config(config: Mapping[str, Any], model: Model) -> Iterator[Source]:
                 layers=tuple(sorted(numbers)),
                 rope=rope,
                 block={} if view is None or not scaled else view.data,
-                home=blocks.flat.path.rpartition(".")[2] if view is not None else "",
+                implied=blocks.implied,
+                home=blocks.flat.path.rpartition(".")[2] if view is not None and not blocks.implied else "",
                 label=label if nested else None,
+                beside=blocks.flat.data if nested and not arch.drops_beside else {},
                 nests=arch.nests and not nested,
                 top=part.data,
                 model_type=part.model_type if isinstance(part.model_type, str) else None,

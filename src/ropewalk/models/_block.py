@@ -38,6 +38,7 @@ class Block:
         max_position_embeddings: Lmax or None.
         top_original: (L0, key) where the configuration states an original length outside the block, else None.
         nested: whether the block is one of several, by layer type.
+        beside: what stands beside blocks by layer type, where the class reads a key of it; else None.
         nests: whether transformers' class moves this flat block into blocks by layer type.
         scale_softmax: whether the architecture multiplies its softmax scale by the magnitude.
         attention_factor: the factor on cos and sin that the architecture takes where the block gives none, or None.
@@ -55,6 +56,7 @@ class Block:
     max_position_embeddings: int | None
     top_original: tuple[int, str] | None
     nested: bool
+    beside: View | None
     nests: bool
     scale_softmax: bool
     attention_factor: float | None

@@ -25,10 +25,12 @@ class Blocks:
     Attributes:
         flat: the one block, possibly empty.
         nested: by layer type, None for a type that the file says has no rope; empty where the block is flat.
+        implied: whether the file has no block and the architecture's class puts this one in its place.
     """
 
     flat: View
     nested: Mapping[str, View | None]
+    implied: bool = False
 
 
 def find_blocks(view: View, keys: tuple[str, ...] = ()) -> Blocks:

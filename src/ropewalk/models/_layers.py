@@ -35,7 +35,7 @@ def read_layers(view: View, arch: Architecture, blocks: Blocks) -> tuple[Layer, 
             layer = _layer(view, arch, blocks, kind, labels, ropes, off=number in off)
             layers[key] = _adapted(layer, thetas.get(number), keeps_indexer=number not in shared)
         plan.append(layers[key])
-    _note_unread_blocks(view, blocks, {_label_of(kind, arch, labels) for kind in kinds}, kinds)
+    _note_unread_blocks(view, arch, blocks, {_label_of(kind, arch, labels) for kind in kinds}, kinds)
     return tuple(plan)
 
 
@@ -53,13 +53,14 @@ def plain_layers(view: View, arch: Architecture) -> tuple[Layer, ...]:
 
 
 def _note_unread_blocks(
-    view: View, blocks: Blocks, used: Collection[str | None], kinds: Collection[str | None]
+    view: View, arch: Architecture, blocks: Blocks, used: Collection[str | None], kinds: Collection[str | None]
 ) -> None:
     """Warn of a block by layer type that no layer of the plan belongs to, and of keys beside such blocks."""
     there = ", ".join(sorted({kind for kind in kinds if kind})) or "not named"
     if blocks.nested and all(label in blocks.nested for label in used):
+        acting = _acting_beside(arch, blocks)
         for name, value in blocks.flat.data.items():
-            if value is not None and isinstance(name, str):
+            if value is not None and isinstance(name, str) and name not in acting:
                 view.reading.find(
                     "key-unused",
                     key=blocks.flat.key(name),
@@ -68,7 +69,7 @@ def _note_unread_blocks(
                     message=f"{blocks.flat.key(name)} stands beside blocks by layer type, which are read alone. Move "
                     "it into the blocks that it is meant for, or delete it.",
                 )
-    for label, block in blocks.nested.items():
+    for label, block in () if blocks.implied else blocks.nested.items():
         if label not in used and block is not None:
             key = blocks.flat.key(label)
             view.reading.find(
@@ -78,6 +79,12 @@ def _note_unread_blocks(
                 right=f"the type of a layer ({there})",
                 message=f"{key} belongs to no layer: the types are {there}. Add layer_types, or delete the block.",
             )
+
+
+def _acting_beside(arch: Architecture, blocks: Blocks) -> frozenset[str]:
+    """Give the keys that act beside blocks by layer type: transformers' YaRN takes truncate there."""
+    types = [block.data.get(name) for block in blocks.nested.values() if block for name in ("rope_type", "type")]
+    return frozenset({"truncate"} if "yarn" in types and not arch.drops_beside else ())
 
 
 def _layer_thetas(view: View, arch: Architecture, count: int) -> dict[int, float]:

@@ -37,7 +37,8 @@ def theta_of(
     if scaled or nested:
         candidates += _thetas_in(block, ("rope_theta",))
     candidates += _thetas_in(view, facts.theta_keys)
-    if not facts.theta_keys and not (nested and candidates):
+    of_file = candidates and candidates[0][1] != arch.described()
+    if not facts.theta_keys and not (nested and of_file):
         candidates += _thetas_in(view, (*arch.theta_keys, *THETA_KEYS))
         for home in THETA_HOMES:
             inner = view.sub(home)
@@ -59,8 +60,10 @@ def theta_of(
                     "transformers takes it. Remove the wrong one.",
                 )
         reading.source("rope_theta", origin, label)
+        if origin == arch.described() and len(candidates) == 1:
+            _note_class_theta(view, arch, theta, label)
         return theta
-    default = facts.theta if facts.theta is not None else arch.theta
+    default = facts.theta if facts.theta is not None and not (nested and arch.theta) else arch.theta
     where = block.key("rope_theta") if block.path else view.key("rope_theta")
     if default is None:
         reading.source("rope_theta", "missing", label)
@@ -73,25 +76,29 @@ def theta_of(
             "the file; a guess would turn every pair at a wrong speed.",
         )
     reading.source("rope_theta", arch.described(), label)
+    _note_class_theta(view, arch, default, label, where)
+    return default
+
+
+def _note_class_theta(view: View, arch: Architecture, theta: float, label: str | None, where: str = "") -> None:
     kind = f" of {label}" if label else ""
     if arch.theta_fixed:
-        reading.find(
+        view.reading.find(
             "class-default",
-            key=where,
+            key=where or view.key("rope_theta"),
             seen="absent",
-            right=f"{default:g}, a constant of the model's code",
-            message=f"rope_theta{kind} is {default:g}, a constant in the code of {arch.config_class}, not in the file.",
+            right=f"{theta:g}, a constant of the model's code",
+            message=f"rope_theta{kind} is {theta:g}, a constant in the code of {arch.config_class}, not in the file.",
         )
     else:
-        reading.find(
+        view.reading.find(
             "theta-default",
-            key=where,
+            key=where or view.key("rope_theta"),
             seen="absent",
-            right=f"{default:g}, the default of {arch.config_class}",
-            message=f"there is no rope_theta{kind}: the default of {arch.config_class}, {default:g}, is taken. The "
+            right=f"{theta:g}, the default of {arch.config_class}",
+            message=f"there is no rope_theta{kind}: the default of {arch.config_class}, {theta:g}, is taken. The "
             "checkpoint may have been trained with another; add rope_theta to the file.",
         )
-    return default
 
 
 def _thetas_in(view: View, names: tuple[str, ...]) -> list[tuple[float, str]]:

@@ -31,7 +31,7 @@ def _read_rope(view: View, blocks: Blocks, arch: Architecture, label: str | None
     nested = label is not None and label in blocks.nested
     block = (blocks.nested.get(label or "") if nested else blocks.flat) or View({}, reading, blocks.flat.path)
     scaled = nested or facts.scaled
-    default_type = facts.rope_type or arch.rope_type
+    default_type = arch.rope_type
     rope_type, spelled = rope_type_of(block, arch, default_type, label) if scaled else ("default", "default")
     if not scaled:
         reading.source("scaling", arch.described(), label)
@@ -63,6 +63,7 @@ def _read_rope(view: View, blocks: Blocks, arch: Architecture, label: str | None
                 max_position_embeddings=longest,
                 top_original=_top_original(view, block, arch),
                 nested=nested,
+                beside=blocks.flat if nested and not arch.drops_beside else None,
                 nests=arch.nests and not nested,
                 scale_softmax=arch.scale_softmax,
                 attention_factor=facts.attention_factor

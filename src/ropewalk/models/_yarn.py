@@ -5,6 +5,7 @@ import math
 from ..scaling import Scaling, Yarn
 from ..scaling._frequencies import magnitude
 from ._block import Block, check_below_one, check_ratio, missing, optional, or_none, original_length
+from ._reading import View
 
 YARN_KEYS = frozenset(
     {
@@ -94,6 +95,8 @@ def _note_bounds(block: Block, scaling: Yarn) -> None:
 
 def _truncate(block: Block) -> bool:
     truncate = block.view.flag("truncate")
+    if block.beside is not None and "truncate" in block.beside:
+        return _truncate_beside(block, block.beside, truncate)
     if truncate is None:
         return True
     block.taken("truncate")
@@ -108,6 +111,24 @@ def _truncate(block: Block) -> bool:
             right="bounds of the ramp not rounded",
             message=f"truncate false leaves the bounds of the ramp as they are. {where}llama.cpp and MLX always round "
             "them to whole pairs, so middle pairs turn at another speed there.",
+        )
+    return truncate
+
+
+def _truncate_beside(block: Block, beside: View, inside: bool | None) -> bool:
+    """Give the truncate beside the blocks by layer type, which alone transformers' _compute_yarn_parameters reads."""
+    truncate = bool(beside.flag("truncate"))
+    key, words = beside.key("truncate"), str(truncate).lower()
+    block.reading.source("truncate", key, block.label)
+    if not truncate or inside is False:
+        block.reading.find(
+            "engines-truncate",
+            key=key,
+            seen=f"{words} beside the blocks, {'absent' if inside is None else str(inside).lower()} inside",
+            right=f"{words}, as transformers takes it",
+            message=f"truncate {words} stands beside the blocks by layer type, where transformers 5.24 reads it for "
+            "all of them; vLLM reads it inside each block alone, and llama.cpp and MLX always round the bounds of the "
+            "ramp to whole pairs, so middle pairs turn at another speed there.",
         )
     return truncate
 

@@ -5,6 +5,10 @@ Each entry is keyed by model_type. `docs/spec.md` explains every key; the ones t
 - ``class``: the configuration class, for "default of <class>"; ``source``: where the facts were read.
 - ``pairing``, ``direction``, ``theta`` (the class default; null where unknown), ``theta_fixed`` (a constant of the
   code, which configurations do not carry), ``partial_rotary_factor``, ``rotary_dim``, ``defaults`` (sizes).
+- ``block``: the rope parameters that the class takes, whole, where a configuration has no block of them; by layer type
+  where the class has it so. A block that is there gets nothing from it.
+- ``flat_key``: the one key under which the class reads a block that is not laid out by layer type.
+- ``drops_beside``: whether the class drops keys beside blocks by layer type, `truncate` among them.
 - ``positions``: what the architecture uses instead, when it has no RoPE at all.
 - ``labels``: ropes by layer type; ``layers``: which layer has which type; ``off_kinds``: types without RoPE.
 """
@@ -32,7 +36,6 @@ class Label:
         head_dim_keys: keys of the head width, where this type has its own.
         head_dim: class default of that width, or None.
         attention_factor: the factor on cos and sin that the code takes where the file gives none, or None.
-        rope_type: class default of the scaling type, or None.
     """
 
     theta: float | None = None
@@ -42,7 +45,6 @@ class Label:
     head_dim_keys: tuple[str, ...] = ()
     head_dim: int | None = None
     attention_factor: float | None = None
-    rope_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,7 @@ class Architecture:
     ratio_key: str | None = None
     reads_alpha: bool = False
     rope_type: str = "default"
+    block: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     partial_rotary_factor: float | None = None
     rotary_dim: int | None = None
@@ -69,6 +72,8 @@ class Architecture:
     head_dim_keys: tuple[str, ...] = ()
     head_dim_heads: int = 1
     block_keys: tuple[str, ...] = ()
+    flat_key: str | None = None
+    drops_beside: bool = False
     unused: tuple[str, ...] = ()
     rotary_tail: bool = False
     ignore_partial: bool = False

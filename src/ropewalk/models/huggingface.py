@@ -7,7 +7,8 @@ from typing import Any
 from .._checks import shown
 from ..errors import RopewalkError
 from ..findings import Finding
-from ._homes import BLOCK_KEYS, Blocks, find_blocks
+from ._class_block import blocks_of
+from ._homes import BLOCK_KEYS, Blocks
 from ._layers import plain_layers, read_layers
 from ._numbers import FRACTION_KEYS, ROTARY_DIM_KEYS, THETA_HOMES, THETA_KEYS
 from ._reading import Reading, UnreadableError, View
@@ -197,7 +198,7 @@ def _read_part(part: _Part, reading: Reading) -> tuple[tuple[Layer, ...], str | 
     if words is not None:
         return plain_layers(view, arch), words
     try:
-        blocks = find_blocks(view, arch.block_keys)
+        blocks = blocks_of(view, arch)
     except UnreadableError:
         return plain_layers(view, arch), None
     if not arch.known:
