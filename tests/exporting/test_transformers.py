@@ -130,7 +130,9 @@ def test_scaling_that_a_class_does_not_load_or_read_is_refused(model_type, scali
     assert caught.value.lost == ("scaling",)
 
 
-@pytest.mark.parametrize("model_type", ["apertus", "cwm", "gpt_oss", "ministral3", "openai_privacy_filter"])
+@pytest.mark.parametrize(
+    "model_type", ["apertus", "cwm", "gpt_oss", "higgs_audio_v2", "ministral3", "openai_privacy_filter"]
+)
 def test_an_old_block_says_that_nothing_is_scaled_where_the_class_scales_by_itself(model_type):
     part = json.loads(export(scaled(model_type, Default()), "transformers-v4"))
     assert part["rope_scaling"] == {"rope_type": "default"}
@@ -156,6 +158,10 @@ def test_a_layer_type_without_rope_gets_a_null_which_the_class_looks_up():
 @pytest.mark.parametrize(
     ("model_type", "kinds"),
     [
+        ("gemma4_text", ["full_attention", "sliding_attention"]),  # the class makes the last layer a full one
+        ("ultrabert", ["full_attention", "full_attention"]),  # it looks up the block of sliding layers too
+        ("modernbert", ["full_attention", "conv"]),  # its blocks are typed, and no null among them
+        ("falcon_h1", ["full_attention", "full_attention"]),  # its layer_types are a property
         ("gemma3_text", ["full_attention", "chunked_attention"]),  # the class keeps blocks for two types alone
         ("llama", ["full_attention", "foo"]),  # no class of transformers loads such a type
     ],
@@ -165,6 +171,30 @@ def test_a_layer_type_that_the_class_does_not_load_is_refused(model_type, kinds)
     with pytest.raises(Refused) as caught:
         export(config, "transformers")
     assert caught.value.lost == ("layer_types",)
+
+
+def test_several_ropes_in_a_class_that_has_one_are_refused():
+    blocks = {"full_attention": {"rope_theta": 2e4}, "sliding_attention": {"rope_theta": 1e4}}
+    kinds = ["full_attention", "sliding_attention"]
+    config = {"model_type": "qwen3", "layer_types": kinds * 2, "num_hidden_layers": 4, "rope_parameters": blocks}
+    with pytest.raises(Refused, match="Qwen3Config has one rope for all layers") as caught:
+        export(config, "transformers")
+    assert caught.value.lost == ("ropes",)
+
+
+@pytest.mark.parametrize("model_type", ["olmo3", "mimo_v2_flash"])
+def test_the_old_spelling_is_refused_where_a_class_needs_every_type_of_layer_for_it(model_type):
+    config = {"model_type": model_type, "layer_types": ["sliding_attention"] * 4, "num_hidden_layers": 4}
+    rope = read(config).layers[0].rope
+    check(module_of(json.loads(export(config, "transformers"))), rope, "sliding_attention")
+    with pytest.raises(Refused, match="where every type of layer is there"):
+        export(config, "transformers-v4")
+
+
+def test_a_base_that_a_class_reads_at_the_top_is_written_there():
+    config = {"model_type": "dinov3_vit", "rope_theta": 1e4}
+    written = json.loads(export(config, "transformers"))
+    assert transformers.AutoConfig.for_model(**written).rope_theta == 1e4 and "rope_parameters" not in written
 
 
 def test_a_key_that_the_class_does_not_load_without_is_named():

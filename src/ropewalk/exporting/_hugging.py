@@ -4,10 +4,10 @@ import json
 import shlex
 from typing import Any
 
-from ..axes import Sections, Single
-from ..engines._servers import LONGROPE_ONLY
-from ..scaling import Default, Dynamic, Linear, LongRope, Ntk, Proportional
+from ..axes import Sections
+from ..scaling import Dynamic, Linear, LongRope, Ntk
 from ._carriers import PARTIAL, carried, carrier_notes
+from ._classes import NEEDED, TOP_BASE, check_class, check_layer_types
 from ._proving import engine_named, prove
 from ._settings import Settings
 from ._subject import Refused, Subject
@@ -15,18 +15,6 @@ from ._writing import Config, UnwritableError, config_of
 
 TRANSFORMERS = "5.24.0"
 VLLM = "0.33.0"
-# the types of layers that its classes load, and the older names that they take for them
-LAYER_TYPES = frozenset(
-    """
-    full_attention sliding_attention chunked_attention window_attention indexed_attention compressed_sparse_attention
-    heavily_compressed_attention minimax_m3_sparse conv moe hybrid hybrid_sliding reference_sliding_attention
-    linear_attention sparse dense mamba attention deepseek_sparse_attention qwen_sparse_attention
-    """.split()
-)
-# layer types without which a class does not load unless another key stands beside them
-NEEDED = {"hybrid_sliding": "sliding_window"}
-# classes of transformers that refuse scaling, or never read it
-BASE_ALONE = frozenset({"clvp", "clvp_encoder", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text", "recurrent_gemma"})
 
 
 def transformers(subject: Subject) -> Settings:
@@ -94,11 +82,7 @@ def written(subject: Subject, spelling: int, name: str, engine: str) -> tuple[Su
     first: Refused | None = None
     for candidate in candidates(subject, name):
         try:
-            if engine == "transformers":
-                _check_class(candidate, spelling, name)
-            config = config_of(candidate, spelling=spelling)
-            if engine == "transformers":
-                _check_layer_types(candidate, config, name)
+            config = _checked(candidate, spelling, name) if engine == "transformers" else config_of(candidate)
             alike = engine == "transformers"
             return candidate, config, prove(candidate, config, engine_named(engine), name, read_alike=alike)
         except UnwritableError as error:
@@ -109,31 +93,11 @@ def written(subject: Subject, spelling: int, name: str, engine: str) -> tuple[Su
     raise first
 
 
-def _check_class(subject: Subject, spelling: int, name: str) -> None:
-    """Refuse what a class of transformers does not load, or loads and does not read. Found by loading them all."""
-    kind, class_name = subject.model_type, subject.arch.config_class
-    for rope in subject.ropes:
-        scaling = rope.scaling
-        if kind == "mistral4" and isinstance(scaling, Default | Proportional):
-            raise Refused(name, f"{class_name} turns whole heads without yarn", ("rotary_dim",))
-        if isinstance(scaling, Default):
-            continue
-        if kind in LONGROPE_ONLY and not isinstance(scaling, LongRope):
-            raise Refused(name, f"{class_name} loads no scaling but longrope", ("scaling",))
-        mscales = isinstance(scaling, LongRope) and None not in (scaling.short_mscale, scaling.long_mscale)
-        if kind == "phimoe" and not mscales:
-            raise Refused(name, f"{class_name} loads no scaling but longrope with both mscales", ("scaling",))
-        towers = not isinstance(rope.axes, Single | Sections)
-        if towers or kind in BASE_ALONE or (kind == "cohere2_moe" and spelling == 4):
-            raise Refused(name, f"{class_name} reads a base alone", ("scaling",))
-
-
-def _check_layer_types(subject: Subject, config: Config, name: str) -> None:
-    """Refuse layer types that no class of transformers loads."""
-    given = config.get(subject.home, config).get("layer_types", ())
-    strange = next((kind for kind in given if kind is not None and kind not in LAYER_TYPES), None)
-    if strange is not None:
-        raise Refused(name, f"no class of it loads layers of type {strange}", ("layer_types",))
+def _checked(subject: Subject, spelling: int, name: str) -> Config:
+    check_class(subject, spelling, name)
+    config = config_of(subject, spelling=4 if subject.model_type in TOP_BASE else spelling)
+    check_layer_types(subject, config, spelling, name)
+    return config
 
 
 def candidates(subject: Subject, name: str) -> list[Subject]:

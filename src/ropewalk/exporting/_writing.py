@@ -16,8 +16,8 @@ DERIVED = frozenset(("falcon",))
 # classes with scaling or bases of their own, which stay where an old configuration has no block to replace them
 OWN_BLOCK = frozenset(
     """
-    ApertusConfig Apertus1p5Config Apertus1p5TextConfig CwmConfig GptOssConfig Ministral3Config MistralLarge4Config
-    MistralLarge4TextConfig OpenAIPrivacyFilterConfig MiMoV2FlashConfig MoonshineStreamingConfig
+    ApertusConfig Apertus1p5Config Apertus1p5TextConfig CwmConfig GptOssConfig HiggsAudioV2Config Ministral3Config
+    MistralLarge4Config MistralLarge4TextConfig OpenAIPrivacyFilterConfig MiMoV2FlashConfig MoonshineStreamingConfig
     MuseSparkConfig MuseSparkTextConfig
     """.split()
 )
