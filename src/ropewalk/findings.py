@@ -50,6 +50,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "factor-below-one": ("RW143", "warning"),
     "ramp-empty": ("RW144", "warning"),
     "engines-extrapolation": ("RW145", "warning"),
+    "key-repeated": ("RW146", "warning"),
     "form-outside-scope": ("RW160", "error"),
     "scaling-implied": ("RW161", "warning"),
     "ramp-inverted": ("RW162", "warning"),

@@ -1,8 +1,19 @@
 """Configurations that are read, but probably do not say what was meant."""
 
+from ropewalk.models.json_file import parse_json
+
 from ._cases import DROP, Case, config, linear, llama3, longrope, mrope, old_gemma3, smollm3, yarn
 
 WARNINGS = (
+    Case(
+        name="key-repeated",
+        fault=parse_json(b'{"model_type": "llama", "head_dim": 8, "rope_theta": 1e4, "rope_theta": 5e5}', "a file"),
+        twin=parse_json(b'{"model_type": "llama", "head_dim": 8, "rope_theta": 5e5}', "a file"),
+        where="text: rope_theta",
+        seen=("10000", "500000", "2 values"),
+        right=("500000", "the last"),
+        message=("rope_theta stands 2 times", "500000"),
+    ),
     Case(
         name="theta-default",
         fault=config(theta=DROP),

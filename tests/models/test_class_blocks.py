@@ -169,3 +169,19 @@ def test_blocks_by_layer_type_are_those_of_transformers(model_type):
         assert made[kind]["rope_type"] == rope.scaling.rope_type
         if rope.scaling == Default():
             assert int(rope.head_dim * made[kind].get("partial_rotary_factor", 1.0)) == rope.width
+
+
+@pytest.mark.parametrize(
+    ("part", "inner", "theta"),
+    [("decoder_config", "dia_decoder", 1e4), ("text_config", "voxtral_realtime_text", 1e6), (None, "csm", 5e5)],
+)
+def test_a_part_without_a_base_takes_its_class_s(part, inner, theta):
+    sizes = {"model_type": inner, "num_hidden_layers": 2, "head_dim": 64}
+    model = read(sizes if part is None else {"model_type": inner.rpartition("_")[0], part: sizes})
+    assert {rope.rope_theta for rope in model.ropes} == {theta}
+
+
+def test_t5gemma2_s_decoder_has_two_bases():
+    config = {"model_type": "t5gemma2", "decoder": {"model_type": "t5gemma2_decoder", "num_hidden_layers": 6}}
+    ropes = [layer.rope for layer in read(config).parts["decoder"]]
+    assert [rope.rope_theta for rope in ropes] == [1e4] * 5 + [1e6]

@@ -1,6 +1,5 @@
 """Every kind of finding that a configuration gives: a config that has the fault, and its twin that has not."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 import ropewalk
 from ropewalk.findings import KINDS as EVERY_KIND
 from ropewalk.findings import Finding
+from ropewalk.models.json_file import parse_json
 from ropewalk.rope import Rope
 
 from ._cases import DROP, config, llama3, yarn
@@ -34,7 +34,7 @@ WANTED_WARNINGS = """
     dynamic-cached-keys longrope-switch engines-truncate engines-mscale engines-dynamic engines-partial
     original-length-conflict theta-conflict blocks-conflict architecture-unknown rope-layers-few dynamic-factor-one
     width-conflict engines-ntk engines-longrope engines-attention-factor map-outside-scope factor-below-one
-    ramp-empty engines-extrapolation scaling-implied ramp-inverted mlx-pairing
+    ramp-empty engines-extrapolation key-repeated scaling-implied ramp-inverted mlx-pairing
 """.split()
 WANTED_NOTES = """
     number-as-text null-absent old-spelling class-default theta-one layers-unknown remote-code positions-unknown
@@ -122,5 +122,5 @@ def test_docs_show_a_config_that_gives_the_finding_and_say_what_to_do(name):
     code, severity = KINDS[name]
     section = documented()[f"{code} {name} ({severity})"]
     (example,) = re.findall(r"^```json\n(.+?)^```$", section, flags=re.MULTILINE | re.DOTALL)
-    assert code in {finding.code for finding in ropewalk.read(json.loads(example)).findings}
+    assert code in {finding.code for finding in ropewalk.read(parse_json(example.encode(), code)).findings}
     assert section.count("**What to do.** ") == 1

@@ -1,11 +1,16 @@
 """Which family a configuration file belongs to, told from its keys, and the reader of each."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from .._checks import shown
 from ..errors import RopewalkError
+from ..findings import Finding
+from ._reading import Reading
+from .json_file import repeats
 from .model import Model
 
 Config = Mapping[str, Any]
@@ -92,7 +97,25 @@ def read_family(data: Config, target: str) -> Model:
     if family not in _READERS:
         raise RopewalkError(f"{target} is a {family}'s configuration. Give the model's config.json.")
     module, name = _READERS[family]
-    return getattr(import_module(module, __package__), name)(data, target=target)
+    model: Model = getattr(import_module(module, __package__), name)(data, target=target)
+    repeated = _repeated(data, next(iter(model.parts), "text"))
+    return replace(model, findings=(*model.findings, *repeated)) if repeated else model
+
+
+def _repeated(data: Config, part: str) -> tuple[Finding, ...]:
+    """Warn of keys that stand more than once in an object of the file."""
+    reading = Reading(part)
+    for path, values in repeats(data):
+        *lost, last = map(shown, values)
+        reading.find(
+            "key-repeated",
+            key=path,
+            seen=f"{', '.join([*lost[:8], last])}: {len(values)} values",
+            right=f"{last}, the last, as Python and every engine built on it take it",
+            message=f"{path} stands {len(values)} times in one object. The last value, {last}, is taken without a word "
+            "by Python; other readers of JSON take the first or refuse the file. Keep one.",
+        )
+    return tuple(reading.findings)
 
 
 def config_in(directory: Path) -> Path | None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,45 @@ _MAGICS = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run `git lfs pull`"),
     (b"%PDF", "a PDF"),
 )
+
+
+class Repeating(dict[str, Any]):
+    """An object of a file that names a key more than once; the last value stands, as everywhere in Python.
+
+    Attributes:
+        given: by repeated key, its values in the order of the file.
+    """
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        values: dict[str, list[Any]] = {}
+        for name, value in pairs:
+            values.setdefault(name, []).append(value)
+        self.given = {name: tuple(one) for name, one in values.items() if len(one) > 1}
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    plain = dict(pairs)
+    return plain if len(plain) == len(pairs) else Repeating(pairs)
+
+
+def repeats(data: object) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Give every key that an object, or one inside it, repeats: its path and its values.
+
+    >>> list(repeats(parse_json(b'{"a": {"b": 1, "b": 2}}', "these bytes")))
+    [('a.b', (1, 2))]
+    """
+    left = [("", data)]
+    while left:
+        path, inner = left.pop()
+        if isinstance(inner, Repeating):
+            yield from ((f"{path}{name}", values) for name, values in inner.given.items())
+        if isinstance(inner, Mapping):
+            left += [(f"{path}{name}.", value) for name, value in inner.items() if isinstance(value, Mapping | list)]
+        elif isinstance(inner, list):
+            left += [
+                (f"{path}{number}.", value) for number, value in enumerate(inner) if isinstance(value, Mapping | list)
+            ]
 
 
 def read_json(path: Path, *, at_most: int = MAX_JSON_BYTES) -> Mapping[str, Any]:
@@ -68,7 +107,7 @@ def parse_json(raw: bytes, what: str, *, at_most: int = MAX_JSON_BYTES) -> Mappi
     if b"\0" in raw:
         raise RopewalkError(f"{what} holds NUL bytes, so it is no text. Give the model's config.json.")
     try:
-        data = json.loads(raw.decode("utf-8"))
+        data = json.loads(raw.decode("utf-8"), object_pairs_hook=_object)
     except UnicodeDecodeError as error:
         raise RopewalkError(f"{what} is not text ({error}). Give the model's config.json.") from error
     except (ValueError, RecursionError) as error:
