@@ -6,10 +6,12 @@ thousand ulp of numbers near 1.
 """
 
 import html
+import json
 import math
 import random
 import re
 from fractions import Fraction
+from importlib.resources import files
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
@@ -23,7 +25,7 @@ from ropewalk.explorer.i18n import LANGUAGES, Speech
 from ropewalk.explorer.live import PIECES, attention, codes, odometer, products, sinusoids, sparse, stretch
 from ropewalk.simulation import DEFAULT_QUERY
 
-NAMES = ("attention", "sinusoids", "permute", "products", "odometer", "sparse", "codes", "stretch")
+NAMES = ("attention", "sinusoids", "permute", "products", "odometer", "sparse", "codes", "stretch", "measured")
 LESSONS = {
     name: lesson for lesson in lessons.COURSE for name in re.findall(r"```live (\w+)", lessons.source("en", lesson))
 }
@@ -35,6 +37,7 @@ QUERIES = {
     "sparse": "position=-3&pairing=half",
     "codes": "position=20000",
     "stretch": "d=64&factor=1&length=1",
+    "measured": "times=4",
 }
 BAD = (
     "nan",
@@ -68,7 +71,7 @@ def cells(text, *, table):
 # --- Every piece -----------------------------------------------------------------------------------------------------
 
 
-def test_all_eight_pieces_stand_in_a_lesson():
+def test_all_nine_pieces_stand_in_a_lesson():
     assert tuple(PIECES) == NAMES
     assert set(LESSONS) == set(NAMES)
 
@@ -450,3 +453,27 @@ def test_every_method_is_drawn_with_a_stroke_or_dot_for_each_pair_and_the_traine
         drawn = {kind: len(re.findall(rf'class="[^"]*\b{kind}"', picture)) for kind in ("kept", "blended", "stretched")}
         assert drawn == {kind: method.kinds.count(kind) for kind in drawn}
         assert 'class="mark original"' in picture
+
+
+# --- Measured --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("times", [2, 4])
+def test_the_measured_losses_are_the_shipped_ones(times):
+    data = json.loads((files("ropewalk.measuring") / "smollm2-135m.json").read_text(encoding="utf-8"))
+    curves = data["measurements"][str(times)]["curves"]
+    text = draw("measured", f"times={times}")
+    within, beyond = 8 * 1024 - 1, (8 * times - 8) * 1024  # tokens: the first of a text has no loss
+    for row, curve in zip(cells(text, table=0), curves, strict=True):
+        totals = [loss * count for loss, count in zip(curve["losses"], curve["counts"], strict=True)]
+        assert [float(cell) for cell in row[1:]] == pytest.approx(
+            [sum(totals[:8]) / within, sum(totals[8:]) / beyond], abs=0.0051
+        )
+    rows = cells(text, table=1)
+    assert len(rows) == 16 and rows[0][0] == f"0–{512 * times - 1}" and rows[-1][0].endswith(f"–{8192 * times - 1}")
+    for k in (1, 9, 15):
+        for cell, curve in zip(rows[k][1:], curves, strict=True):
+            parts = curve["losses"][k * times // 2 : (k + 1) * times // 2]
+            assert abs(float(cell) - sum(parts) / len(parts)) < 0.0051
+    assert len(re.findall(r'<polyline class="line m-\w+"', text)) == len(curves) == 6
+    assert data["command"] in text and data["date"] in text

@@ -3,6 +3,7 @@
 from .curves import SCHEMA, Curve, Measurement, curves, measure
 from .loading import DTYPES, Loaded, load, own_ropes, trained_tokens
 from .passkey import Passkey, Trial, passkeys
+from .shipped import Shipped, shipped
 from .texts import read_tokens
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Loaded",
     "Measurement",
     "Passkey",
+    "Shipped",
     "Trial",
     "curves",
     "load",
@@ -19,5 +21,6 @@ __all__ = [
     "own_ropes",
     "passkeys",
     "read_tokens",
+    "shipped",
     "trained_tokens",
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from .._checks import shown, whole
+from .._checks import check_schema, shown, whole
 from ..errors import RopewalkError
 from ..rope import Rope
 
@@ -69,6 +69,22 @@ class Curve:
             "seconds": round(self.seconds, 3),
         }
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, bucket: int, trained: int) -> "Curve":
+        """Build a curve from what to_dict gives, and what its measurement says."""
+        rope = data["rope"]
+        one = Rope.from_dict(rope) if "schema" in rope else {key: Rope.from_dict(part) for key, part in rope.items()}
+        return cls(
+            name=data["name"],
+            rope=one,
+            losses=tuple(data["losses"]),
+            counts=tuple(data["counts"]),
+            bucket=bucket,
+            trained=trained,
+            passes=data["passes"],
+            seconds=data["seconds"],
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
@@ -112,6 +128,24 @@ class Measurement:
             "best": None if self.best is None else self.best.name,
             "curves": [one.to_dict() for one in self.curves],
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Measurement":
+        """Build a measurement from what to_dict gives.
+
+        Raises:
+            RopewalkError: for another schema.
+        """
+        check_schema(data, SCHEMA, "a measurement")
+        bucket, trained = data["bucket"], data["trained"]
+        return cls(
+            tokens=data["tokens"],
+            bucket=bucket,
+            trained=trained,
+            dtype=data["dtype"],
+            growing=data["growing"],
+            curves=tuple(Curve.from_dict(one, bucket=bucket, trained=trained) for one in data["curves"]),
+        )
 
 
 def measure(

@@ -249,6 +249,7 @@ def _longrope(
         Block(
             view=Translated(lists, view.reading, {outer: outer}, "rope_scaling"),
             rope_type="longrope",
+            beside=None,
             spelled="longrope",
             rope_theta=theta,
             rotary_dim=rotary_dim,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from ._piece import Piece
 from .attention import ATTENTION, PERMUTE
 from .codes import CODES
+from .measured import MEASURED
 from .odometer import ODOMETER
 from .products import PRODUCTS
 from .sinusoids import SINUSOIDS
@@ -14,5 +15,5 @@ from .stretch import STRETCH
 __all__ = ["PIECES", "Piece"]
 
 PIECES: Mapping[str, Piece] = {
-    piece.name: piece for piece in (ATTENTION, SINUSOIDS, PERMUTE, PRODUCTS, ODOMETER, SPARSE, CODES, STRETCH)
+    piece.name: piece for piece in (ATTENTION, SINUSOIDS, PERMUTE, PRODUCTS, ODOMETER, SPARSE, CODES, STRETCH, MEASURED)
 }

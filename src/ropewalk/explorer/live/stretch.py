@@ -125,9 +125,9 @@ def pair_range(kinds: tuple[str, ...], kind: str) -> str:
     return f"{len(found)} ({found[0]}–{found[-1]})" if together else str(len(found))
 
 
-def _stretch(_: Speech, values: Values) -> Markup:
-    shown = methods(values["d"], values["factor"], values["length"])
-    names = {
+def method_names(_: Speech) -> dict[str, Markup | str]:
+    """Give what the page calls each method."""
+    return {
         "untouched": _("untouched"),
         "linear": _("linear"),
         "ntk": _("NTK-aware"),
@@ -136,6 +136,11 @@ def _stretch(_: Speech, values: Values) -> Markup:
         "longrope": "LongRoPE",
         "llama3": "llama3",
     }
+
+
+def _stretch(_: Speech, values: Values) -> Markup:
+    shown = methods(values["d"], values["factor"], values["length"])
+    names = method_names(_)
     pairs = table(
         _("What each method does to the pairs, for a text of {length} tokens", length=values["length"]),
         [
