@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ropewalk import Model, RopewalkError, inspect
+from ropewalk.models.json_file import parse_json, repeats
 from ropewalk.models.targets import preset, preset_names
 
 from ._timing import LIMIT_S, timed_read
@@ -179,3 +180,14 @@ def test_a_dict_that_contains_itself_is_no_endless_loop():
     result, seconds = timed_read(config)
     assert isinstance(result, Model | RopewalkError)
     assert seconds < LIMIT_S
+
+
+def test_repeated_keys_are_looked_for_once_in_an_object_that_stands_in_many_places():
+    shared = parse_json(b'{"a": 1, "a": 2}', "these bytes")
+    wide = {"x": shared, "y": [shared, shared]}
+    for _ in range(200):
+        wide = {"l": wide, "r": wide}  # 2**200 paths, 200 objects
+    assert list(repeats(wide)) == []  # too deep to be a configuration
+    near = {"model_type": "llama", "one": shared, "two": [shared, {"three": shared}]}
+    near["self"] = near
+    assert [(path.rpartition(".")[2], values) for path, values in repeats(near)] == [("a", (1, 2))]

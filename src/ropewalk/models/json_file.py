@@ -11,6 +11,7 @@ from ..errors import RopewalkError
 from ._files import open_regular, read_some
 
 MAX_JSON_BYTES = 4 * 2**20  # with the names of 22,000 classes about 2 MiB; brackets take 40 times their bytes
+MAX_DEPTH = 32  # how deep repeated keys are looked for
 _BOMS = {
     b"\xef\xbb\xbf": "UTF-8 with a byte order mark, which JSON must not have",
     b"\xff\xfe": "UTF-16 text",
@@ -56,17 +57,18 @@ def repeats(data: object) -> Iterator[tuple[str, tuple[Any, ...]]]:
     >>> list(repeats(parse_json(b'{"a": {"b": 1, "b": 2}}', "these bytes")))
     [('a.b', (1, 2))]
     """
-    left = [("", data)]
+    left, seen = [("", data, 0)], {id(data)}
     while left:
-        path, inner = left.pop()
+        path, inner, depth = left.pop()
         if isinstance(inner, Repeating):
             yield from ((f"{path}{name}", values) for name, values in inner.given.items())
-        if isinstance(inner, Mapping):
-            left += [(f"{path}{name}.", value) for name, value in inner.items() if isinstance(value, Mapping | list)]
-        elif isinstance(inner, list):
-            left += [
-                (f"{path}{number}.", value) for number, value in enumerate(inner) if isinstance(value, Mapping | list)
-            ]
+        if depth == MAX_DEPTH:
+            continue
+        entries = inner.items() if isinstance(inner, Mapping) else enumerate(inner) if isinstance(inner, list) else ()
+        for name, value in entries:
+            if isinstance(value, Mapping | list) and id(value) not in seen:  # an object may contain itself
+                seen.add(id(value))
+                left.append((f"{path}{name}.", value, depth + 1))
 
 
 def read_json(path: Path, *, at_most: int = MAX_JSON_BYTES) -> Mapping[str, Any]:
