@@ -54,13 +54,24 @@ def _draw_losses(axes: Any, result: "Measurement") -> None:
 
 
 def _name_ends(axes: Any, ends: "list[tuple[Curve, float, str]]") -> None:
-    """Write each curve's name at its end, moved apart where two would meet."""
+    """Write each curve's name at its end, moved apart where two would meet, and none above the axes."""
     low, high = axes.get_ylim()
-    at = -1.0
-    for curve, _, colour in sorted(ends, key=lambda end: end[0].losses[-1]):
-        at = max((curve.losses[-1] - low) / (high - low), at + GAP)
-        place = (1.01, at)
-        axes.text(*place, curve.name, transform=axes.transAxes, va="center", fontsize=9, color=colour)
+    ends = sorted(ends, key=lambda end: end[0].losses[-1])
+    wanted = [(curve.losses[-1] - low) / (high - low) for curve, _, _ in ends]
+    for (curve, _, colour), at in zip(ends, apart(wanted, GAP), strict=True):
+        axes.text(1.01, at, curve.name, transform=axes.transAxes, va="center", fontsize=9, color=colour)
+
+
+def apart(places: Sequence[float], gap: float) -> list[float]:
+    """Move rising places at least a gap apart, upwards, and back down from 1 where they would pass it.
+
+    >>> [round(place, 2) for place in apart([0.1, 0.11, 0.99, 1.0], 0.05)]
+    [0.1, 0.15, 0.95, 1.0]
+    """
+    found: list[float] = []
+    for place in places:
+        found.append(max(place, found[-1] + gap) if found else place)
+    return [min(place, 1 - gap * (len(found) - 1 - i)) for i, place in enumerate(found)]
 
 
 def _draw_keys(axes: Any, keys: "Sequence[Passkey]") -> None:
