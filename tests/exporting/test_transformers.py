@@ -1,6 +1,7 @@
 """transformers' own classes load what is exported to them, in both spellings, and come to the same frequencies."""
 
 import importlib
+import dataclasses
 import json
 from dataclasses import replace
 
@@ -158,7 +159,6 @@ def test_a_layer_type_without_rope_gets_a_null_which_the_class_looks_up():
 @pytest.mark.parametrize(
     ("model_type", "kinds"),
     [
-        ("gemma4_text", ["full_attention", "sliding_attention"]),  # the class makes the last layer a full one
         ("ultrabert", ["full_attention", "full_attention"]),  # it looks up the block of sliding layers too
         ("modernbert", ["full_attention", "conv"]),  # its blocks are typed, and no null among them
         ("falcon_h1", ["full_attention", "full_attention"]),  # its layer_types are a property
@@ -171,6 +171,14 @@ def test_a_layer_type_that_the_class_does_not_load_is_refused(model_type, kinds)
     with pytest.raises(Refused) as caught:
         export(config, "transformers")
     assert caught.value.lost == ("layer_types",)
+
+
+def test_a_last_layer_that_the_class_makes_another_is_refused():
+    model = read({"model_type": "gemma4_text", "num_hidden_layers": 4})
+    sliding, full = model.layers[0], model.layers[-1]
+    assert (sliding.kind, full.kind) == ("sliding_attention", "full_attention")
+    with pytest.raises(Refused, match="makes its last layer full_attention"):
+        export(dataclasses.replace(model, parts={"text": (full, sliding)}), "transformers")
 
 
 def test_several_ropes_in_a_class_that_has_one_are_refused():

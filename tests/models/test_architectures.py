@@ -101,3 +101,16 @@ def test_a_model_without_rope_has_as_many_layers_as_its_list_of_kinds():
     config = {"model_type": "nemotron_h", "hidden_size": 64, "layers_block_type": ["mamba", "moe", "attention"]}
     model = read(config)
     assert (len(model.layers), model.ropes, model.sources["text.layers"]) == (3, (), "layers_block_type")
+
+
+@pytest.mark.parametrize(
+    "name", ["gemma4_text", "gemma4_unified_text", "diffusion_gemma_text", "embedding_gemma2_text"]
+)
+def test_the_last_layer_of_gemma_4_is_full_whatever_the_list_says(name):
+    """transformers 5.24: "Last layer must use `full_attention` ... Forcing last layer"."""
+    kinds = ["full_attention", "sliding_attention", "sliding_attention"]
+    model = read({"model_type": name, "num_hidden_layers": 3, "layer_types": kinds})
+    assert [layer.kind for layer in model.layers] == [*kinds[:2], "full_attention"]
+    assert model.layers[2].rope == model.layers[0].rope != model.layers[1].rope
+    (finding,) = (one for one in model.findings if one.name == "key-unused")
+    assert finding.where == "text: layer_types"

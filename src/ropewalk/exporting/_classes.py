@@ -23,8 +23,6 @@ NEEDED = {"hybrid_sliding": "sliding_window"}
 BASE_ALONE = frozenset({"clvp", "clvp_encoder", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text", "recurrent_gemma"})
 # classes that read the base at the top, in both spellings, and no rope_parameters
 TOP_BASE = frozenset({"dinov3_vit", "sapiens2"})
-# classes that make their last layer one of full attention, whatever layer_types say
-LAST_FULL = frozenset({"diffusion_gemma_text", "embedding_gemma2_text", "gemma4_text", "gemma4_unified_text"})
 # classes that count layers otherwise than their layer_types, or have no such key
 NO_PLAN = frozenset({"falcon_h1", "hrm_text", "longcat_flash"})
 # classes that look up a block of every type of theirs, or take no null
@@ -77,8 +75,9 @@ def check_layer_types(subject: Subject, config: Config, spelling: int, name: str
         raise Refused(name, f"no class of it loads layers of type {strange}", ("layer_types",))
     if given and subject.model_type in NO_PLAN:
         raise Refused(name, f"{arch.config_class} loads no layer_types", ("layer_types",))
-    if given and subject.model_type in LAST_FULL and given[-1] != "full_attention":
-        raise Refused(name, f"{arch.config_class} makes its last layer full_attention", ("layer_types",))
+    forced = (arch.layers or {}).get("forced_last")
+    if given and forced not in (None, given[-1]):
+        raise Refused(name, f"{arch.config_class} makes its last layer {forced}", ("layer_types",))
     blocks = part.get("rope_parameters", {})
     nulls = [kind for kind, block in blocks.items() if block is None and (subject.model_type, kind) != ("lfm3", "conv")]
     if spelling == 4 and arch.labels and not arch.kinds:

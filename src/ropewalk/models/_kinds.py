@@ -42,7 +42,7 @@ def layer_kinds(view: View, arch: Architecture) -> list[str | None]:
                     right="one type for each layer",
                     message=f"{view.key(name)} names {len(kinds)} layers, the file says {count}. Make them equal.",
                 )
-            return (kinds * (1 + (count or 0) // max(1, len(kinds))))[:count]
+            return _last_forced(view, arch, (kinds * (1 + (count or 0) // max(1, len(kinds))))[:count], name)
     if count is None:
         count = 1
         reading.find(
@@ -53,6 +53,22 @@ def layer_kinds(view: View, arch: Architecture) -> list[str | None]:
             message="the file does not say how many layers there are; one is described, which stands for all.",
         )
     return _kinds_by_rule(view, arch, count)
+
+
+def _last_forced(view: View, arch: Architecture, kinds: list[str | None], name: str) -> list[str | None]:
+    """Give the last layer the type that the class gives it whatever the list says."""
+    forced = (arch.layers or {}).get("forced_last")
+    if forced is None or not kinds or kinds[-1] == forced:
+        return kinds
+    view.reading.find(
+        "key-unused",
+        key=view.key(name),
+        seen=f"{shown(kinds[-1])} at its end",
+        right=shown(forced),
+        message=f"{view.key(name)} ends with {shown(kinds[-1])}, and {arch.config_class} makes the last layer "
+        f"{forced} whatever the list says. Write {forced} at its end.",
+    )
+    return [*kinds[:-1], forced]
 
 
 def _count(view: View, arch: Architecture) -> int | None:
