@@ -1,7 +1,6 @@
 """transformers' own classes load what is exported to them, in both spellings, and come to the same frequencies."""
 
 import importlib
-import dataclasses
 import json
 from dataclasses import replace
 
@@ -178,7 +177,7 @@ def test_a_last_layer_that_the_class_makes_another_is_refused():
     sliding, full = model.layers[0], model.layers[-1]
     assert (sliding.kind, full.kind) == ("sliding_attention", "full_attention")
     with pytest.raises(Refused, match="makes its last layer full_attention"):
-        export(dataclasses.replace(model, parts={"text": (full, sliding)}), "transformers")
+        export(replace(model, parts={"text": (full, sliding)}), "transformers")
 
 
 def test_several_ropes_in_a_class_that_has_one_are_refused():
