@@ -132,14 +132,18 @@ def _patient(work: Callable[[Callable[[], None]], Any], what: str) -> Any:
         try:
             word, value = heard.get(timeout=_silence())
         except queue.Empty:
-            raise UnreachableError(
-                f"{endpoint()} does not answer within {_silence():g} s when asked for {what}. Check the network, raise "
-                "HF_HUB_DOWNLOAD_TIMEOUT, or give the path of the file."
-            ) from None
+            raise _silent(what) from None
         if word == "done":
             return value
         if word == "failed":
             raise _translated(value, what)
+
+
+def _silent(what: str) -> UnreachableError:
+    return UnreachableError(
+        f"{endpoint()} does not answer within {_silence():g} s when asked for {what}. Check the network, raise "
+        "HF_HUB_DOWNLOAD_TIMEOUT, or give the path of the file."
+    )
 
 
 def _head(url: str, what: str) -> Head:
@@ -245,6 +249,8 @@ def _translated(error: Exception, what: str) -> Exception:
         return error
     names = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(getattr(error, "response", None), "status_code", None)
+    if names & {"TimeoutException", "Timeout", "TimeoutError"}:  # of httpx, requests and sockets: the same limit
+        return _silent(what)
     if names & {"GatedRepoError"}:
         return RopewalkError(
             f"{what} is gated: {endpoint()} lets only those read it who accepted its terms. Accept them on its page, "

@@ -91,7 +91,7 @@ def _check_link(path: Path) -> None:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise RopewalkError(f"{path} runs through symbolic links that lead in a circle. Mend them.") from error
-        if path.is_symlink():
+        if error.errno == errno.ENOENT and path.is_symlink():
             raise RopewalkError(f"{path} is a symbolic link to what is not there. Mend it.") from error
     except ValueError:
         pass
