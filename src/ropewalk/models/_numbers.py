@@ -122,14 +122,14 @@ def _old_key(view: View, name: str, today: str) -> None:
     )
 
 
-def fraction_of(view: View, block: View, arch: Architecture, facts: Label) -> tuple[float | None, str]:
-    """Give the rotated fraction of the head and where it came from."""
+def fraction_of(view: View, block: View, arch: Architecture, facts: Label, *, alone: bool) -> tuple[float | None, str]:
+    """Give the rotated fraction of the head and where it came from; alone: from the block and the class only."""
     value = block.number("partial_rotary_factor", above=0)
     if value is not None:
         return value, block.key("partial_rotary_factor")
     if arch.ignore_partial:
         return None, arch.described()
-    name = view.first(FRACTION_KEYS)
+    name = None if alone else view.first(FRACTION_KEYS)
     if name is not None:
         if name != "partial_rotary_factor":
             _old_key(view, name, "partial_rotary_factor")

@@ -42,7 +42,7 @@ def _read_rope(view: View, blocks: Blocks, arch: Architecture, label: str | None
         reading.source("head_dim", width_origin, label)
     else:
         width, width_origin = head_dim(view, arch, keys, label)
-    fraction, fraction_origin = fraction_of(view, block, arch, facts)
+    fraction, fraction_origin = fraction_of(view, block, arch, facts, alone=nested and blocks.implied)
     if rope_type == "proportional":
         rotary_dim = width
         reading.source("partial_rotary_factor", fraction_origin, label)
