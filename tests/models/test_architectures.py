@@ -117,7 +117,7 @@ def test_the_last_layer_of_gemma_4_is_full_whatever_the_list_says(name):
 
 
 def test_keys_beside_the_block_that_gemma_4_makes_itself_change_nothing():
-    """ExecuTorch's files for Gemma 4 have flat keys; transformers 5.24's class makes a block of its own all the same."""
+    """As in ExecuTorch's files for Gemma 4; transformers 5.24's class makes a block of its own all the same."""
     flat = {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "partial_rotary_factor": 0.25, "head_dim": 256}
     sliding, full = (layer.rope for layer in read({"model_type": "gemma4_text", **flat}).layers[4:6])
     assert (sliding.rope_theta, sliding.width, sliding.scaling.rope_type) == (1e4, 256, "default")
