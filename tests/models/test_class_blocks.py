@@ -113,7 +113,7 @@ PROPORTIONAL = {"gemma4_text": 0.25, "gemma4_unified_text": 0.25, "diffusion_gem
 
 
 def layers(model_type, **keys):
-    kinds = list(BY_TYPE.get(model_type, {"full_attention": 0, "sliding_attention": 0}))
+    kinds = list(BY_TYPE.get(model_type, {"full_attention": 0, "sliding_attention": 0}))[::-1]  # a full layer ends
     config = {"model_type": model_type, "num_hidden_layers": 2, "layer_types": kinds, "head_dim": 128, **keys}
     return dict(zip(kinds, read(config).layers, strict=True)), read(config)
 
