@@ -1,5 +1,7 @@
 """GGUF files as the gguf package writes them, from facts."""
 
+import math
+
 import numpy as np
 from gguf import GGUFWriter
 
@@ -29,3 +31,27 @@ def write(path, architecture, *, tensors=None, **keys):
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def codes(model):
+    return {one.code for one in model.findings}
+
+
+def named(model, name):
+    return [one for one in model.findings if one.name == name]
+
+
+def llama3_divisors(width, theta, factor, low, high, original):
+    """Divisors as llama.cpp's converter makes them: frequencies in float32, one pair after another."""
+    freqs = np.float32(1.0) / np.float32(theta) ** (np.arange(0, width, 2, dtype=np.float32) / np.float32(width))
+    made = []
+    for freq in freqs.astype(np.float32):
+        wavelength = np.float32(2 * math.pi) / freq
+        if wavelength < original / high:
+            made.append(1.0)
+        elif wavelength > original / low:
+            made.append(factor)
+        else:
+            smooth = (original / wavelength - low) / (high - low)
+            made.append(1 / ((1 - smooth) / factor + smooth))
+    return np.array(made, dtype=np.float32)
