@@ -12,6 +12,7 @@ from ._files import open_regular, read_some
 
 MAX_JSON_BYTES = 4 * 2**20  # with the names of 22,000 classes about 2 MiB; brackets take 40 times their bytes
 MAX_DEPTH = 32  # how deep repeated keys are looked for
+MAX_LOOKED_AT = 50_000  # and in how many objects and lists
 _BOMS = {
     b"\xef\xbb\xbf": "UTF-8 with a byte order mark, which JSON must not have",
     b"\xff\xfe": "UTF-16 text",
@@ -67,6 +68,8 @@ def repeats(data: object) -> Iterator[tuple[str, tuple[Any, ...]]]:
         entries = inner.items() if isinstance(inner, Mapping) else enumerate(inner) if isinstance(inner, list) else ()
         for name, value in entries:
             if isinstance(value, Mapping | list) and id(value) not in seen:  # an object may contain itself
+                if len(seen) == MAX_LOOKED_AT:
+                    break
                 seen.add(id(value))
                 left.append((f"{path}{name}.", value, depth + 1))
 
