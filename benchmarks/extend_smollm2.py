@@ -21,7 +21,7 @@ from typing import Any
 
 from ropewalk.bench.machine import describe
 from ropewalk.measuring import Measurement, curves, load, own_ropes, read_tokens, trained_tokens
-from ropewalk.measuring.curves import SCHEMA, Curve
+from ropewalk.measuring.curves import SCHEMA
 from ropewalk.measuring.shipped import NAME, Shipped
 from ropewalk.rope import Rope
 from ropewalk.scaling import Dynamic, Linear, Llama3, Ntk, Yarn
@@ -110,17 +110,9 @@ def table(one: Measurement) -> str:
     for i in range(len(one.curves[0].losses)):
         place = f"{i * one.bucket}–{(i + 1) * one.bucket - 1}"
         rows.append([place, *(f"{curve.losses[i]:.3f}" for curve in one.curves)])
-    for words, of in (("within", _inside), ("beyond", _beyond)):
-        rows.append([f"**{words}**", *(f"**{of(curve):.3f}**" for curve in one.curves)])
+    rows.append(["**within**", *(f"**{curve.inside:.3f}**" for curve in one.curves)])
+    rows.append(["**beyond**", *(f"**{curve.beyond:.3f}**" for curve in one.curves)])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _inside(curve: Curve) -> Any:
-    return curve.inside
-
-
-def _beyond(curve: Curve) -> Any:
-    return curve.beyond
 
 
 def machine_words(told: dict[str, Any]) -> str:

@@ -74,7 +74,6 @@ class Architecture:
     block_keys: tuple[str, ...] = ()
     flat_key: str | None = None
     drops_beside: bool = False
-    unused: tuple[str, ...] = ()
     rotary_tail: bool = False
     ignore_partial: bool = False
     ignore_rotary_dim: bool = False
@@ -200,7 +199,6 @@ _LISTS = (
     "off_kinds",
     "skip_kinds",
     "block_keys",
-    "unused",
     "toggle",
     "variants",
 )
