@@ -59,3 +59,10 @@ def test_the_page_shows_what_is_shipped():
 def test_a_document_of_another_schema_is_refused():
     with pytest.raises(RopewalkError, match=r"ropewalk\.measurement/1"):
         Measurement.from_dict({"schema": "ropewalk.plan/1"})
+
+
+@pytest.mark.parametrize("spoil", [{"curves": None}, {"curves": [{}]}, {"curves": [None]}, {"curves": [{"rope": 3}]}])
+def test_a_document_that_lacks_something_is_one_clear_error(spoil):
+    whole = shipped().measurements[2].to_dict()
+    with pytest.raises(RopewalkError, match="what to_dict gives"):
+        Measurement.from_dict({**whole, **spoil})

@@ -134,18 +134,24 @@ class Measurement:
         """Build a measurement from what to_dict gives.
 
         Raises:
-            RopewalkError: for another schema.
+            RopewalkError: for another schema, or keys that are missing or of another kind.
         """
         check_schema(data, SCHEMA, "a measurement")
-        bucket, trained = data["bucket"], data["trained"]
-        return cls(
-            tokens=data["tokens"],
-            bucket=bucket,
-            trained=trained,
-            dtype=data["dtype"],
-            growing=data["growing"],
-            curves=tuple(Curve.from_dict(one, bucket=bucket, trained=trained) for one in data["curves"]),
-        )
+        try:
+            bucket, trained = data["bucket"], data["trained"]
+            return cls(
+                tokens=data["tokens"],
+                bucket=bucket,
+                trained=trained,
+                dtype=data["dtype"],
+                growing=data["growing"],
+                curves=tuple(Curve.from_dict(one, bucket=bucket, trained=trained) for one in data["curves"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise RopewalkError(
+                f"a measurement must hold what to_dict gives: {type(error).__name__}: {error}. Give a document of "
+                "ropewalk extend --measure --json."
+            ) from error
 
 
 def measure(
