@@ -20,6 +20,7 @@ from ..scaling import Default, Ntk, Scaling
 from ._block import Block
 from ._longrope import longrope
 from ._reading import View
+from ._ropes import note_realised
 from ._words import Translated
 
 MAX_AXES = 16
@@ -214,16 +215,7 @@ def _sections(view: View, facts: Mapping[str, Any], pairs: int) -> Sections:
     whole = tuple(int(entry) for entry in declared)
     first = pairs - sum(whole[1:])
     axes = Sections(sections=(first, *whole[1:]), arrangement="interleaved", names=tuple(facts["names"]))
-    realised = axes.realised(2 * pairs)
-    if realised != whole:
-        view.reading.find(
-            "sections-realised",
-            key=key,
-            seen=f"declared {list(whole)}",
-            right=f"realised {list(realised)}",
-            message=f"the sections {list(whole)} are declared, but of {pairs} pairs the interleaved rule gives the "
-            f"axes {list(realised)}. What the rule gives is described here.",
-        )
+    note_realised(view.reading, axes, whole, 2 * pairs, key)
     return axes
 
 

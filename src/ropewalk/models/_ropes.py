@@ -11,7 +11,7 @@ from ..scaling import Default, Scaling
 from ._block import Block, rope_type_of
 from ._homes import Blocks
 from ._numbers import fraction_of, rotary_dim_of, theta_of
-from ._reading import UnreadableError, View
+from ._reading import Reading, UnreadableError, View
 from ._scaling import read_scaling
 from ._sizes import head_dim, size
 from .architectures import Architecture, Label
@@ -213,14 +213,19 @@ def _sections(
             f"{rotary_dim // 2} pairs. Correct {origin} or the rotary width.",
         )
     axes = Sections(sections=sections, arrangement=arrangement, names=names)
+    note_realised(reading, axes, sections, rotary_dim, origin)
+    return axes
+
+
+def note_realised(reading: Reading, axes: Sections, declared: tuple[int, ...], rotary_dim: int, origin: str) -> None:
+    """Warn where the interleaved rule gives an axis another number of pairs than is declared."""
     realised = axes.realised(rotary_dim)
-    if realised != sections:
+    if realised != declared:
         reading.find(
             "sections-realised",
             key=origin,
-            seen=f"declared {list(sections)}",
+            seen=f"declared {list(declared)}",
             right=f"realised {list(realised)}",
-            message=f"the sections {list(sections)} are declared, but the interleaved rule gives the axes "
+            message=f"the sections {list(declared)} are declared, but the interleaved rule gives the axes "
             f"{list(realised)} pairs. What the rule gives is described here.",
         )
-    return axes
